@@ -25,18 +25,6 @@ type Discovery struct {
 	TLS TLS
 }
 
-// tls returns what secures the connection to an endpoint that was found.
-func (c Discovery) tls(e Endpoint) TLS {
-	if !c.TLS.Enabled() || e.Network() != "tcp" {
-		return TLS{}
-	}
-	t := c.TLS
-	if t.ServerName == "" {
-		t.ServerName = e.Host()
-	}
-	return t
-}
-
 // check returns an error if a driver that was found may not be contacted.
 func (c Discovery) check(d Driver) error {
 	if err := CheckName(d.Name); err != nil {
@@ -80,9 +68,6 @@ func checkTemplate(s string) error {
 			quote(s), driverPlaceholder)
 	}
 	filled := strings.ReplaceAll(s, driverPlaceholder, "d")
-	if strings.ContainsAny(filled, "{}") {
-		return fmt.Errorf("%s: only {driver} is replaced in a template: remove other braces", quote(s))
-	}
 	if _, err := ParseEndpoint(filled); err != nil {
 		return fmt.Errorf("is not a valid template: for a driver named d, %w", err)
 	}

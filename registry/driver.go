@@ -2,6 +2,7 @@ package registry
 
 import (
 	"math"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -117,17 +118,14 @@ type Snapshot map[string]Driver
 // the end gets an 'X' after it. Different drivers can have equal sanitized names ("a.b",
 // "a-b"); they cannot be served side by side.
 func SanitizedName(driver string) string {
-	name := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, driver)
+	name := unsafeInNames.ReplaceAllString(driver, "-")
 	if strings.HasSuffix(name, "-") {
 		name += "X"
 	}
 	return name
 }
+
+var unsafeInNames = regexp.MustCompile(`[^a-zA-Z0-9-]`)
 
 // Lease names the Lease object that the process that serves a driver holds.
 type Lease struct {

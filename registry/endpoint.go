@@ -36,7 +36,11 @@ func ParseEndpoint(s string) (Endpoint, error) {
 	} else if address, ok := strings.CutPrefix(s, tcpScheme); ok {
 		err = checkAddress(address)
 	} else {
-		return "", fmt.Errorf("%s is not an endpoint: %s", quote(s), endpointHint(s))
+		instead := "unix:///path/to/csi.sock or tcp://host:port"
+		if checkSocketPath(s) == nil {
+			instead = unixScheme + s
+		}
+		return "", fmt.Errorf("%s is not an endpoint: write %s", quote(s), instead)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", quote(s), err)
@@ -50,32 +54,15 @@ func checkEndpoint(s string) error {
 	return err
 }
 
-// endpointHint returns what to write instead of a text without a scheme.
-func endpointHint(s string) string {
-	socket := strings.TrimPrefix(s, "unix:")
-	if checkSocketPath(socket) == nil {
-		return "write " + unixScheme + socket
-	}
-	if checkAddress(s) == nil {
-		return "write " + tcpScheme + s
-	}
-	return "write unix:///path/to/csi.sock or tcp://host:port"
-}
-
 func checkSocketPath(socket string) error {
 	if !strings.HasPrefix(socket, "/") {
 		return errors.New("the socket path must be absolute: write unix:///path/to/csi.sock, with three slashes")
 	}
-	if strings.ContainsFunc(socket, unicode.IsControl) {
-		return errors.New("the socket path contains a control character: remove it")
-	}
 	if len(socket) > maxSocketPath {
 		return fmt.Errorf("the socket path has %d bytes, the limit is %d: mount the socket at a shorter path", len(socket), maxSocketPath)
 	}
-	if clean := path.Clean(socket); clean == "/" {
-		return errors.New("the path is the root directory: write unix:///path/to/csi.sock")
-	} else if clean != socket {
-		return fmt.Errorf("the socket path must not contain \"/./\", \"/../\" or \"//\" or end with \"/\": write %s%s", unixScheme, clean)
+	if clean := path.Clean(socket); clean != socket || clean == "/" || strings.ContainsFunc(socket, unicode.IsControl) {
+		return errors.New("the socket path must not contain \"/./\", \"/../\", \"//\" or a control character, or end with \"/\": write unix:///path/to/csi.sock")
 	}
 	return nil
 }

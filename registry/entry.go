@@ -60,32 +60,22 @@ func readDrivers(p *parser, n *yaml.Node, path string, c *Config) {
 
 // CheckName returns an error if a name cannot be the spec.attacher of a VolumeAttachment.
 func CheckName(name string) error {
-	if len(name) > maxNameLength {
-		return fmt.Errorf("%s has %d characters, the limit for the name of a CSI driver is %d: write the name that the driver reports",
-			quote(name), len(name), maxNameLength)
-	}
-	if !nameForm.MatchString(name) {
-		return fmt.Errorf("%s is not a valid name of a CSI driver: write a domain name like ebs.csi.aws.com (letters, digits, '-' and '.', a letter or a digit at both ends of each part)",
-			quote(name))
+	if len(name) > maxNameLength || !nameForm.MatchString(name) {
+		return fmt.Errorf("%s is not a valid name of a CSI driver: write a domain name like ebs.csi.aws.com (letters, digits, '-' and '.', a letter or a digit at both ends of each part, at most %d characters)",
+			quote(name), maxNameLength)
 	}
 	return nil
 }
 
-// advice is what to do about a claim of two entries.
-var advice = map[string]string{
-	claimName: "remove one of them", claimFinalizer: "remove one of them", claimEndpoint: "correct one of them",
-	claimLease: "write another lease.name or lease.namespace for one of them",
-}
-
-// clash is the error of an entry that cannot be served beside the first that has a claim; where says in brackets where that is.
-func (e entry) clash(c claim, first Driver, where string) Error {
+// error is the error of an entry that cannot be served beside the first that has a claim; where says in brackets where that is.
+func (e entry) error(c claim, first Driver, where string) Error {
 	path := e.path + ".name"
 	if c.kind == claimEndpoint {
 		path = e.path + ".endpoint"
 	} else if lease := e.path + ".lease.name"; c.kind == claimLease && e.parser.values[lease] != nil {
 		path = lease
 	}
-	return Error{File: e.parser.file, Line: e.parser.values[path].Line, Path: path, Message: c.reason(e.Driver, first, where) + ": " + advice[c.kind]}
+	return Error{File: e.parser.file, Line: e.parser.values[path].Line, Path: path, Message: c.reason(e.Driver, first, where)}
 }
 
 // claim reports what an entry shares with entries before it: one mistake for each of them, as when an entry was copied.
@@ -97,7 +87,7 @@ func (p *parser) claim(taken map[claim]entry, e entry) {
 			taken[c] = e
 		} else if !reported[first.path] {
 			reported[first.path] = true
-			p.errors = append(p.errors, e.clash(c, first.Driver, fmt.Sprintf(" (line %d)", first.line)))
+			p.errors = append(p.errors, e.error(c, first.Driver, fmt.Sprintf(" (line %d)", first.line)))
 		}
 	}
 }

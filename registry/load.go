@@ -129,7 +129,7 @@ func (c *Config) combine(entries []entry, last *Config) (problems Errors) {
 		serve, has, wants := e.Driver, held.claims(), e.claims()
 		for _, claim := range wants {
 			if other, ok := rival(claim, e); ok && !slices.Contains(has, claim) {
-				problems = append(problems, e.clash(claim, other.Driver, " ("+other.Source+")"))
+				problems = append(problems, e.error(claim, other.Driver, " ("+other.Source+")"))
 				serve = held
 				break
 			}

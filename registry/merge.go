@@ -34,80 +34,73 @@ func (c Conflict) isLike(other Conflict) bool {
 // While the configuration is incomplete, only those are served of what was found that are in last, the Snapshot before: a file
 // that cannot be read may list the others.
 func merge(config *Config, found []Driver, last Snapshot) (Snapshot, []Conflict) {
-	m := merger{config: config, last: last, snapshot: maps.Clone(config.drivers), taken: map[claim]Driver{}}
+	snapshot, taken := maps.Clone(config.drivers), map[claim]Driver{}
 	for _, d := range config.drivers {
-		m.take(d)
+		d.take(taken)
 	}
 	var conflicts []Conflict
 	inOrder := func(a, b Driver) int { // "false" is before "true"
 		return cmp.Or(cmp.Compare(strconv.FormatBool(a.WindDown), strconv.FormatBool(b.WindDown)), cmp.Compare(a.Name, b.Name))
 	}
 	for _, d := range slices.SortedFunc(slices.Values(found), inOrder) {
-		if winner, reason := m.offer(d); reason != "" && !d.WindDown {
+		served, known := snapshot[d.Name]
+		if d.Endpoint == "" {
+			// An entry of drivers is the exception from the template, not in conflict with it.
+			if known || config.discovery.EndpointTemplate == "" {
+				continue
+			}
+			d.Endpoint = Endpoint(strings.ReplaceAll(config.discovery.EndpointTemplate, driverPlaceholder, d.Name))
+		}
+		d.Settings, d.TLS = config.defaults, config.discovery.TLS.to(d.Endpoint)
+		d.Insecure = d.Insecure && !d.TLS.Enabled()
+		_, before := last[d.Name]
+		var winner Driver // served instead of it
+		var reason string // why it is not served, if that is a conflict
+		if err := config.discovery.check(d); err != nil {
+			reason = err.Error()
+		} else if config.incomplete && !before {
+			reason = "a file of the configuration cannot be read, and may list the driver: correct it"
+		} else if known && served.Endpoint != d.Endpoint {
+			winner, reason = served, fmt.Sprintf("%s is served at %s and not at %s", d.Name, quote(string(served.Endpoint)), quote(string(d.Endpoint)))
+		} else if !known {
+			if c, first, clash := d.clash(taken); clash {
+				winner, reason = first, c.reason(d, first, "")
+			} else {
+				d.take(taken)
+				snapshot[d.Name] = d
+			}
+		}
+		if reason != "" && !d.WindDown {
 			conflicts = append(conflicts, Conflict{Driver: d.Name, Winner: winner.Source, Loser: d.Source, Reason: reason})
 		}
 	}
 	var listed []string
-	for _, d := range m.snapshot {
+	for _, d := range snapshot {
 		listed = append(listed, d.Secrets.All()...)
 	}
 	patterns := newSecretPatterns(listed)
-	for name, d := range m.snapshot {
+	for name, d := range snapshot {
 		d.Listed = patterns
-		m.snapshot[name] = d
+		snapshot[name] = d
 	}
-	return m.snapshot, conflicts
+	return snapshot, conflicts
 }
 
-// merger holds what has been decided so far.
-type merger struct {
-	config   *Config
-	last     Snapshot
-	snapshot Snapshot
-	taken    map[claim]Driver // by the drivers in the snapshot
-}
-
-func (m *merger) take(d Driver) {
+// take notes the claims of a driver that is served.
+func (d Driver) take(taken map[claim]Driver) {
 	for _, c := range d.claims() {
-		m.taken[c] = d
+		taken[c] = d
 	}
 }
 
-// offer decides on a driver that a CSIDriver object names. It returns why the driver is not served, if that is a conflict, and the
-// one that is served instead, if there is one.
-func (m *merger) offer(d Driver) (winner Driver, reason string) {
-	rule := m.config.discovery
-	served, known := m.snapshot[d.Name]
-	if d.Endpoint == "" {
-		// An entry of drivers is the exception from the template, not in conflict with it.
-		if known || rule.EndpointTemplate == "" {
-			return Driver{}, ""
-		}
-		d.Endpoint = Endpoint(strings.ReplaceAll(rule.EndpointTemplate, driverPlaceholder, d.Name))
-	}
-	d.Settings = m.config.defaults
-	d.TLS = rule.tls(d.Endpoint)
-	d.Insecure = d.Insecure && !d.TLS.Enabled()
-	if err := rule.check(d); err != nil {
-		return Driver{}, err.Error()
-	}
-	if _, before := m.last[d.Name]; m.config.incomplete && !before {
-		return Driver{}, "a file of the configuration cannot be read, and may list the driver: correct it"
-	}
-	if known {
-		if served.Endpoint != d.Endpoint {
-			reason = fmt.Sprintf("%s is served at %s and not at %s", d.Name, quote(string(served.Endpoint)), quote(string(d.Endpoint)))
-		}
-		return served, reason
-	}
+// clash returns the first claim of the driver that is taken, with the driver that has it.
+func (d Driver) clash(taken map[claim]Driver) (c claim, first Driver, clash bool) {
 	for _, c := range d.claims() {
-		if first, ok := m.taken[c]; ok {
-			return first, c.reason(d, first, "")
+		if first, ok := taken[c]; ok {
+			return c, first, true
 		}
 	}
-	m.take(d)
-	m.snapshot[d.Name] = d
-	return Driver{}, ""
+	return claim{}, Driver{}, false
 }
 
 // claim is something that only one of the drivers of a hub can have.
@@ -135,15 +128,15 @@ func (d Driver) claims() []claim {
 	return all
 }
 
-// reason says why a driver cannot be served beside the first that has the claim; where says in brackets where that is.
+// reason says why a driver cannot be served beside the first that has the claim, and what to do; where says in brackets where that is.
 func (c claim) reason(d, first Driver, where string) string {
 	switch c.kind {
 	case claimName:
-		return fmt.Sprintf("the driver %s is already named%s", d.Name, where)
+		return fmt.Sprintf("the driver %s is already named%s: remove one of them", d.Name, where)
 	case claimFinalizer:
-		return fmt.Sprintf("%s and %s%s both become %s in finalizers and leases, so one hub cannot serve both", d.Name, first.Name, where, c.value)
+		return fmt.Sprintf("%s and %s%s both become %s in finalizers and leases, so one hub cannot serve both: remove one of them", d.Name, first.Name, where, c.value)
 	case claimLease:
-		return fmt.Sprintf("%s uses the lease %s, as %s%s does, so one hub cannot serve both", d.Name, c.value, first.Name, where)
+		return fmt.Sprintf("%s uses the lease %s, as %s%s does: write another lease.name or lease.namespace for one of them", d.Name, c.value, first.Name, where)
 	}
-	return fmt.Sprintf("%s is already the endpoint of %s%s, and only one driver can answer there", quote(c.value), cmp.Or(first.Name, "another driver"), where)
+	return fmt.Sprintf("%s is already the endpoint of %s%s, and only one driver can answer there: correct one of them", quote(c.value), cmp.Or(first.Name, "another driver"), where)
 }

@@ -42,8 +42,7 @@ type Registry struct {
 	objects Source
 	updates chan Snapshot // holds the latest one; Run alone sends
 
-	mu        sync.Mutex
-	conflicts []Conflict // guarded by mu
+	conflicts atomic.Pointer[[]Conflict]
 }
 
 // New returns the Registry of the drivers that the file lists, and of those that the Source of
@@ -61,50 +60,66 @@ func (r *Registry) Updates() <-chan Snapshot { return r.updates }
 // Conflicts returns what was found and is not served, as of the latest Snapshot,
 // in order of name.
 func (r *Registry) Conflicts() []Conflict {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.conflicts)
+	if conflicts := r.conflicts.Load(); conflicts != nil {
+		return slices.Clone(*conflicts)
+	}
+	return nil
 }
 
 // Run runs the sources and sends to Updates until ctx ends. It returns nil then,
 // after every source has ended. A Registry can run once.
 func (r *Registry) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
 	changed := make(chan struct{}, 1)
-	var file sync.WaitGroup
-	var objects *finder // nil while discovery.csiDrivers is off
-	defer file.Wait()
-	defer func() { objects.stop() }()
-	defer cancel()
-	file.Go(func() { r.file.Run(ctx, func() { notify(changed) }) })
-	var deadline <-chan time.Time
-	overdue := false
+	defer start(ctx, func(ctx context.Context) { r.file.Run(ctx, func() { notify(changed) }) })()
+	stop := func() {} // ends the Source of objects
+	defer func() { stop() }()
+	following := false                  // discovery.csiDrivers is on
+	var latest atomic.Pointer[[]Driver] // what the Source sent; nil until the first
+	var memory objectMemory
+	var overdue <-chan time.Time
 	var last Snapshot // nil: none was sent
 	for notify(changed); ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
-		case <-deadline:
-			overdue = true
-		}
-		config := r.file.Config()
-		if wanted := config.discovery.Enabled; wanted != (objects != nil) {
-			objects.stop()
-			objects = nil
-			if wanted {
-				objects = find(ctx, r.objects, changed)
-				deadline, overdue = time.After(sourceTimeout), false
+		case <-overdue:
+			overdue = nil
+			if latest.Load() == nil {
+				klog.FromContext(ctx).Info("The CSIDriver objects are not known yet, serving the drivers of the file")
 			}
 		}
-		found, reported := objects.found()
-		if overdue && !reported && deadline != nil {
-			klog.FromContext(ctx).Info("The CSIDriver objects are not known yet, serving the drivers of the file")
-			deadline = nil
+		config := r.file.Config()
+		if wanted := config.discovery.Enabled; wanted != following {
+			stop()
+			latest.Store(nil)
+			stop, following, memory, overdue = func() {}, wanted, objectMemory{}, nil
+			if wanted {
+				overdue = time.After(sourceTimeout)
+				stop = start(ctx, func(ctx context.Context) {
+					r.objects(ctx, func(set []Driver) {
+						latest.Store(&set)
+						notify(changed)
+					})
+				})
+			}
 		}
-		if reported || overdue {
-			last = r.publish(ctx, last, config, found)
+		if found := latest.Load(); found != nil {
+			last = r.publish(ctx, last, config, memory.withDeleted(*found))
+		} else if overdue == nil {
+			last = r.publish(ctx, last, config, nil)
 		}
+	}
+}
+
+// start runs something until stop, which waits for its end, or the end of ctx.
+func start(ctx context.Context, run func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
 	}
 }
 
@@ -112,10 +127,8 @@ func (r *Registry) Run(ctx context.Context) error {
 // last Snapshot. It returns the Snapshot that was sent last.
 func (r *Registry) publish(ctx context.Context, last Snapshot, config *Config, found []Driver) Snapshot {
 	snapshot, conflicts := merge(config, found, last)
-	r.mu.Lock()
-	was := r.conflicts
-	r.conflicts = conflicts
-	r.mu.Unlock()
+	was := r.Conflicts()
+	r.conflicts.Store(&conflicts)
 	for _, c := range conflicts {
 		if !slices.ContainsFunc(was, c.isLike) {
 			klog.FromContext(ctx).Info("Conflict: discovered driver is not served", "driver", c.Driver, "found", c.Loser, "served", c.Winner, "reason", c.Reason)
@@ -138,45 +151,4 @@ func notify(c chan<- struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// finder runs a Source and holds the latest set that it sent.
-type finder struct {
-	latest atomic.Pointer[[]Driver] // nil until the first
-	memory objectMemory
-	cancel context.CancelFunc
-	run    sync.WaitGroup
-}
-
-// find runs a Source until stop or the end of ctx.
-func find(ctx context.Context, source Source, changed chan<- struct{}) *finder {
-	ctx, cancel := context.WithCancel(ctx)
-	f := &finder{cancel: cancel}
-	f.run.Go(func() {
-		source(ctx, func(set []Driver) {
-			f.latest.Store(&set)
-			notify(changed)
-		})
-	})
-	return f
-}
-
-// stop ends the Source and waits for that. A nil finder does nothing.
-func (f *finder) stop() {
-	if f != nil {
-		f.cancel()
-		f.run.Wait()
-	}
-}
-
-// found returns what the Source sees, and what it saw that was deleted. It remembers that, so it is called after each change.
-func (f *finder) found() (drivers []Driver, reported bool) {
-	if f == nil {
-		return nil, true
-	}
-	latest := f.latest.Load()
-	if latest == nil {
-		return nil, false
-	}
-	return f.memory.withDeleted(*latest), true
 }

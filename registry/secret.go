@@ -62,14 +62,9 @@ func secretPatterns() kind[SecretPatterns] {
 
 // checkSecretPattern returns an error for a bad pattern for Secrets.
 func checkSecretPattern(s string) error {
-	namespace, name, found := strings.Cut(s, "/")
-	switch {
-	case !found:
-		return fmt.Errorf("%s has no namespace: write NAMESPACE/NAME, or NAMESPACE/* for all Secrets of a namespace", quote(s))
-	case len(validation.IsDNS1123Label(namespace)) > 0:
-		return fmt.Errorf("%s is not the name of a namespace: write NAMESPACE/NAME or NAMESPACE/*", quote(namespace))
-	case name != "*" && len(validation.IsDNS1123Subdomain(name)) > 0:
-		return fmt.Errorf("%s is not the name of a Secret: write NAMESPACE/NAME, or NAMESPACE/* for all Secrets of a namespace", quote(name))
+	namespace, name, _ := strings.Cut(s, "/")
+	if len(validation.IsDNS1123Label(namespace)) > 0 || name != "*" && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return fmt.Errorf("%s is not the name of a Secret with its namespace: write NAMESPACE/NAME, or NAMESPACE/* for all Secrets of a namespace", quote(s))
 	}
 	return nil
 }

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"gopkg.in/yaml.v3"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // settingTable is every setting of a driver. A row gives its reading, range, default and place in
@@ -44,8 +47,10 @@ var settingTable = table[Driver]{
 		setting("burst", 0, integer(0, 100000), func(d *Driver) *int { return &d.KubeAPI.Burst }),
 	}},
 	{key: "lease", group: table[Driver]{
-		setting("name", "", dnsSubdomain(), func(d *Driver) *string { return &d.Lease.Name }),
-		setting("namespace", "", dnsLabel(), func(d *Driver) *string { return &d.Lease.Namespace }),
+		setting("name", "", objectName("subdomain (small letters, digits, '-' and '.'",
+			validation.IsDNS1123Subdomain, validation.DNS1123SubdomainMaxLength, subdomainForm), func(d *Driver) *string { return &d.Lease.Name }),
+		setting("namespace", "", objectName("label (small letters, digits, '-'",
+			validation.IsDNS1123Label, validation.DNS1123LabelMaxLength, labelForm), func(d *Driver) *string { return &d.Lease.Namespace }),
 	}},
 	setting("secrets", "", secretPatterns(), func(d *Driver) *SecretPatterns { return &d.Secrets }),
 	setting("insecure", false, boolean(), func(d *Driver) *bool { return &d.Insecure }),
@@ -89,8 +94,16 @@ func (s Settings) Check() error {
 // CheckSetting returns an error if the setting with a key of drivers.yaml is out of range.
 // It panics if there is no such setting.
 func (s Settings) CheckSetting(key string) error {
-	i := slices.IndexFunc(settings, func(r row[Driver]) bool { return r.key == key })
-	return settings[i].check(&Driver{Settings: s})
+	r := settings[slices.IndexFunc(settings, func(r row[Driver]) bool { return r.key == key })]
+	p, d := newParser(""), Driver{Settings: s}
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(r.write(&d)), &document); err != nil || len(document.Content) == 0 {
+		return errors.New("must be " + r.want)
+	}
+	if r.read(p, document.Content[0], key, &d); p.errors != nil {
+		return errors.New(p.errors[0].Message)
+	}
+	return nil
 }
 
 // finish completes and checks settings that were read from the mapping at a path, on top of those outside of it.

@@ -3,17 +3,16 @@ package registry
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
 )
 
-// Times of a Single.
 const (
-	singleAskTimeout = 10 * time.Second // for one answer
-	singleAskAgain   = time.Second
-	singleLogAgain   = time.Minute
+	singleAskTimeout   = 10 * time.Second // for one answer
+	singleAskAgain     = time.Second
+	singleTriesPerLine = 60 // of the log
 )
 
 // Single is the ConfigSource of one driver whose name is not known. It asks at the endpoint for the name until a driver answers. A driver that is known
@@ -21,9 +20,7 @@ const (
 type Single struct {
 	driver Driver // without its name
 	ask    func(ctx context.Context, endpoint Endpoint) (name string, err error)
-
-	mu     sync.Mutex
-	config *Config // guarded by mu
+	config atomic.Pointer[Config]
 }
 
 // NewSingle returns the source of a driver that has all but its name, which ask returns. It fails if the settings are out of range.
@@ -31,34 +28,31 @@ func NewSingle(d Driver, ask func(ctx context.Context, endpoint Endpoint) (name 
 	if err := d.Settings.Check(); err != nil {
 		return nil, fmt.Errorf("registry: settings of the driver: %w", err)
 	}
-	return &Single{driver: d, ask: ask, config: &Config{drivers: Snapshot{}, defaults: d.Settings}}, nil
+	s := &Single{driver: d, ask: ask}
+	s.config.Store(&Config{drivers: Snapshot{}, defaults: d.Settings})
+	return s, nil
 }
 
 // Name implements ConfigSource.
 func (s *Single) Name() string { return s.driver.Source }
 
 // Config implements ConfigSource: no driver until its name is known.
-func (s *Single) Config() *Config {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.config
-}
+func (s *Single) Config() *Config { return s.config.Load() }
 
 // Run implements ConfigSource.
 func (s *Single) Run(ctx context.Context, changed func()) {
 	logger := klog.FromContext(ctx)
-	var last string // the problem that was logged last
-	var loggedAt time.Time
-	for {
+	for tries := 0; ; tries++ {
 		name, err := s.askName(ctx)
 		if err == nil {
 			logger.Info("Driver reported its name", "driver", name, "endpoint", s.driver.Endpoint)
-			s.use(name)
+			d := s.driver
+			d.Name = name
+			s.config.Store(&Config{drivers: Snapshot{name: d}, defaults: d.Settings})
 			changed()
 			break
 		}
-		if ctx.Err() == nil && (err.Error() != last || time.Since(loggedAt) >= singleLogAgain) {
-			last, loggedAt = err.Error(), time.Now()
+		if tries%singleTriesPerLine == 0 {
 			logger.Info("Driver has not reported its name yet, will retry", "endpoint", s.driver.Endpoint, "err", err)
 		}
 		select {
@@ -78,13 +72,4 @@ func (s *Single) askName(ctx context.Context) (string, error) {
 		err = CheckName(name)
 	}
 	return name, err
-}
-
-// use makes a Config with the driver the one that holds.
-func (s *Single) use(name string) {
-	d := s.driver
-	d.Name = name
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.config = &Config{drivers: Snapshot{name: d}, defaults: d.Settings}
 }

@@ -24,7 +24,6 @@ type row[S any] struct {
 	read       func(p *parser, n *yaml.Node, path string, into *S)
 	setDefault func(into *S)        // of a setting
 	write      func(from *S) string // in YAML
-	check      func(from *S) error  // nil if read takes the value
 }
 
 // value returns the row of a key with a kind of value, which is kept in a part of S.
@@ -39,7 +38,6 @@ func value[S, T any](key string, k kind[T], in func(*S) *T) row[S] {
 			}
 		},
 		write: func(from *S) string { return k.write(*in(from)) },
-		check: func(from *S) error { return k.check(*in(from)) },
 	}
 }
 

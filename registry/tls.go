@@ -2,7 +2,6 @@ package registry
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -21,6 +20,15 @@ type TLS struct {
 
 // Enabled reports whether there is TLS.
 func (t TLS) Enabled() bool { return t != TLS{} }
+
+// to returns what secures the connection to an endpoint.
+func (t TLS) to(e Endpoint) TLS {
+	if !t.Enabled() || e.Network() != "tcp" {
+		return TLS{}
+	}
+	t.ServerName = cmp.Or(t.ServerName, e.Host())
+	return t
+}
 
 // CheckTransport returns an error if no secrets may be sent over a connection to the
 // driver: TCP to another machine without TLS, unless Insecure allows it.
@@ -49,15 +57,8 @@ func file(key, description, example string, in func(*TLS) *string) row[TLS] {
 }
 
 func checkFile(s, example string) error {
-	if !strings.HasPrefix(s, "/") {
-		return fmt.Errorf("%s is not an absolute path: write a path like %s", quote(s), example)
-	}
-	if strings.ContainsFunc(s, unicode.IsControl) {
-		return errors.New("the path contains a control character: remove it")
-	}
-	if clean := path.Clean(s); clean != s || clean == "/" {
-		return fmt.Errorf("%s must be the path of a file, and must not contain \"/./\", \"/../\" or \"//\" or end with \"/\": write a path like %s",
-			quote(s), example)
+	if clean := path.Clean(s); clean != s || !path.IsAbs(s) || clean == "/" || strings.ContainsFunc(s, unicode.IsControl) {
+		return fmt.Errorf("%s must be the absolute path of a file, without \"/./\", \"/../\", \"//\" or \"/\" at its end: write a path like %s", quote(s), example)
 	}
 	return nil
 }
@@ -78,7 +79,7 @@ func (p *parser) transport(d *Driver, path string) {
 		}
 	}
 	if tls != nil {
-		d.TLS.ServerName = cmp.Or(d.TLS.ServerName, d.Endpoint.Host())
+		d.TLS = d.TLS.to(d.Endpoint)
 		d.Insecure = false // of the defaults: what the entry says goes before them
 	}
 }

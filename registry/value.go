@@ -11,7 +11,6 @@ import (
 	"unicode"
 
 	"gopkg.in/yaml.v3"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // kind is a kind of value that a key of drivers.yaml can have.
@@ -62,19 +61,6 @@ func (k kind[T]) read(p *parser, n *yaml.Node, path string) (T, bool) {
 	}
 	p.report(n.Line, path, err.Error())
 	return value, false
-}
-
-// check returns an error for a value that read does not take from a file.
-func (k kind[T]) check(value T) error {
-	var document yaml.Node
-	if err := yaml.Unmarshal([]byte(k.write(value)), &document); err != nil || len(document.Content) == 0 {
-		return errors.New("must be " + k.want)
-	}
-	p := newParser("")
-	if _, ok := k.read(p, document.Content[0], ""); !ok {
-		return errors.New(p.errors[0].Message)
-	}
-	return nil
 }
 
 // mistyped returns the error of a value that is not what it must be.
@@ -279,16 +265,7 @@ const (
 	subdomainForm = labelForm + `(\.` + labelForm + `)*`
 )
 
-// dnsLabel is the name of a Kubernetes object that is a DNS label, or "".
-func dnsLabel() kind[string] {
-	return objectName("label (small letters, digits, '-'", validation.IsDNS1123Label, validation.DNS1123LabelMaxLength, labelForm)
-}
-
-// dnsSubdomain is the name of a Kubernetes object that is a DNS subdomain, or "".
-func dnsSubdomain() kind[string] {
-	return objectName("subdomain (small letters, digits, '-' and '.'", validation.IsDNS1123Subdomain, validation.DNS1123SubdomainMaxLength, subdomainForm)
-}
-
+// objectName is the name of a Kubernetes object, or "".
 func objectName(noun string, problems func(string) []string, maxLength int, form string) kind[string] {
 	return text[string](fmt.Sprintf(`"" or a DNS %s, at most %d characters)`, noun, maxLength),
 		func(s string) error { return unless(s == "" || len(problems(s)) == 0) },
