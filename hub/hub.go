@@ -120,10 +120,10 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 // of a driver does not end it. A Hub can run only once.
 func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	var synced, following atomic.Bool
-	h.options.Probes.AddReady("caches", holds(&synced, "the caches of the cluster's objects are not filled yet"))
-	h.options.Probes.AddReady("drivers", holds(&following, "which drivers to serve is not known yet"))
-	h.options.Probes.AddLive("caches", checkSync(time.Now(), synced.Load))
-	h.options.Probes.AddLive("queues", h.checkMoving)
+	h.options.Probes.Add(status.Ready, "caches", holds(&synced, "the caches of the cluster's objects are not filled yet"))
+	h.options.Probes.Add(status.Ready, "drivers", holds(&following, "which drivers to serve is not known yet"))
+	h.options.Probes.Add(status.Live, "caches", checkSync(time.Now(), synced.Load))
+	h.options.Probes.Add(status.Live, "queues", h.checkMoving)
 	if err := h.cluster.Listen(h.routes.handlers()); err != nil {
 		return fmt.Errorf("listen to the cluster: %w", err)
 	}

@@ -66,7 +66,7 @@ func inVirtualTime(t *testing.T, f func(v *virtual)) {
 		api := fakekube.New()
 		v := &virtual{t: t, api: api, kube: api.Client(), cluster: testbed.NewCluster(api.Client()), backend: backend,
 			driver: registry.Driver{Name: virtualDriver, Endpoint: "unix:///virtual", Settings: registry.DefaultSettings()},
-			events: eventrecord.NewFakeRecorder(1_000_000), health: status.NewProbes(), verbosity: 2}
+			events: eventrecord.NewFakeRecorder(1_000_000), health: new(status.Probes), verbosity: 2}
 		v.options = hub.Options{Kube: v.kube, Events: v.events, Metrics: status.NewMetrics(), Probes: v.health, Grace: 10 * time.Second,
 			Connect: func(context.Context, registry.Driver) (hub.Session, error) {
 				v.dials++

@@ -117,10 +117,10 @@ func (p *parser) finish(s *Settings, path string) {
 	}
 	if n := p.values[most]; n != nil {
 		p.reportf(n.Line, most, "must not be below retry.initial, which is %s (%s): raise one or lower the other",
-			formatDuration(s.Retry.Initial), p.origin(initial, "defaults.retry.initial"))
+			FormatDuration(s.Retry.Initial), p.origin(initial, "defaults.retry.initial"))
 	} else if n := p.values[initial]; n != nil {
 		p.reportf(n.Line, initial, "must not be above retry.max, which is %s (%s): lower one or raise the other",
-			formatDuration(s.Retry.Max), p.origin("defaults.retry.max"))
+			FormatDuration(s.Retry.Max), p.origin("defaults.retry.max"))
 	}
 }
 

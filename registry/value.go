@@ -151,7 +151,7 @@ const durationForm = `^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$
 // error: it would be seconds to some and nanoseconds to others.
 func duration(lowest, highest time.Duration) kind[time.Duration] {
 	return kind[time.Duration]{
-		want: fmt.Sprintf("a duration from %s to %s", formatDuration(lowest), formatDuration(highest)),
+		want: fmt.Sprintf("a duration from %s to %s", FormatDuration(lowest), FormatDuration(highest)),
 		parse: func(s string) (time.Duration, error) {
 			within := func(d time.Duration, err error) bool { return err == nil && d >= lowest && d <= highest }
 			d, err := time.ParseDuration(s)
@@ -165,7 +165,7 @@ func duration(lowest, highest time.Duration) kind[time.Duration] {
 			}
 			return 0, hint("")
 		},
-		write:  formatDuration,
+		write:  FormatDuration,
 		schema: pattern(durationForm),
 	}
 }
@@ -188,8 +188,8 @@ func offOrDuration(lowest, highest time.Duration) kind[time.Duration] {
 	return k
 }
 
-// formatDuration writes 2m where Duration.String writes 2m0s, and 0 for 0s.
-func formatDuration(d time.Duration) string {
+// FormatDuration writes 2m where Duration.String writes 2m0s, and 0 for 0s.
+func FormatDuration(d time.Duration) string {
 	s := d.String()
 	if short, ok := strings.CutSuffix(s, "m0s"); ok {
 		s = short + "m"

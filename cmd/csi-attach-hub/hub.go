@@ -76,7 +76,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 	if err != nil {
 		return err
 	}
-	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: status.NewMetrics(), Probes: status.NewProbes(),
+	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: status.NewMetrics(), Probes: new(status.Probes),
 		Rights: rightsOf(s, source.Config, kube)}
 	var services []func(context.Context) error
 	if leases != nil {
@@ -89,14 +89,12 @@ func runHub(ctx context.Context, s hubSettings) error {
 	}
 	r := registry.New(source, registry.NewCSIDriverSource(kube.StorageV1()))
 	view := statusSource{Hub: h, source: source, registry: r, leases: leases, started: time.Now()}
+	options.Probes.Add(status.LeaderElection, "leases", view.leaderCheck)
 	shown := s.http.Options
-	shown.Source, shown.Volumes, shown.Metrics, shown.Probes, shown.LeaderCheck = view, h, options.Metrics, options.Probes, view.leaderCheck
+	shown.Source, shown.Volumes, shown.Metrics, shown.Probes = view, h, options.Metrics, options.Probes
 	for _, shown.Endpoint = range s.http.Addresses {
-		server, err := status.New(shown)
-		if err != nil {
-			return err
-		}
-		if err := server.Listen(ctx); err != nil { // an address in use ends the program at its start
+		server, err := status.Listen(ctx, shown)
+		if err != nil { // an address in use ends the program at its start
 			return err
 		}
 		services = append(services, server.Run)

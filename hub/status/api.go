@@ -1,7 +1,7 @@
 package status
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -28,70 +28,31 @@ type AttachmentList struct {
 	Continue    string       `json:"continue,omitempty"` // parameter of the next page; empty on the last page
 }
 
-// api answers with what the source says, as JSON.
-type api struct {
-	hub     view
-	limiter limiter
-	volumes VolumeHealthReader // nil: volume health is not served
-}
-
-func (a api) register(mux *http.ServeMux) {
-	mux.HandleFunc("/api/v1/overview", answers(func() any { return a.hub.overview() }))
-	mux.HandleFunc("/api/v1/drivers", a.drivers)
-	mux.HandleFunc("/api/v1/drivers/{name}", a.driver)
-	mux.HandleFunc("/api/v1/attachments", a.attachments)
-	if a.volumes != nil {
-		mux.HandleFunc("/api/v1/volume-health", a.volumeHealth)
-	}
-}
-
-// answers returns a handler that answers with a value as JSON.
-func answers(value func() any) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, http.StatusOK, value()) }
-}
-
-func (a api) drivers(w http.ResponseWriter, r *http.Request) {
-	var list DriverList
-	if a.limiter.do(r.Context(), func() { list.Drivers = a.hub.drivers() }) {
-		sendJSON(w, http.StatusOK, list)
-	}
-}
-
-func (a api) driver(w http.ResponseWriter, r *http.Request) {
+func (s *site) driver(r *http.Request) (any, *failure) {
 	name := r.PathValue("name")
-	var d *Driver
-	if !a.limiter.do(r.Context(), func() { d = a.hub.checked(r.Context(), name) }) {
-		return // the client has left
-	}
+	d := s.hub.driver(r.Context(), name)
 	if d == nil {
-		sendError(w, http.StatusNotFound, fmt.Sprintf("driver %q is not served here", name))
-		return
+		return nil, &failure{http.StatusNotFound, fmt.Sprintf("driver %q is not served here: check the spelling of its name, and the configuration", sanitize(name, shortText))}
 	}
-	sendJSON(w, http.StatusOK, d)
+	return *d, nil
 }
 
-func (a api) attachments(w http.ResponseWriter, r *http.Request) {
+func (s *site) attachmentList(r *http.Request) (any, *failure) {
 	q, err := parseAttachmentQuery(r.URL.RawQuery)
 	if err != nil {
-		sendError(w, http.StatusBadRequest, err.Error())
-		return
+		return nil, &failure{http.StatusBadRequest, err.Error()}
 	}
-	var body []byte
-	if !a.limiter.do(r.Context(), func() { body, err = json.Marshal(a.page(q)) }) {
-		return // the client has left
+	all := s.hub.attachments(q.filter)
+	slices.SortFunc(all, func(a, b Attachment) int { return cmp.Compare(a.Name, b.Name) })
+	// Pages that begin after a name hold while VolumeAttachments come and go.
+	from, _ := slices.BinarySearchFunc(all, q.after, func(a Attachment, after string) int { return cmp.Or(cmp.Compare(a.Name, after), -1) })
+	to := min(from+q.limit, len(all))
+	list := AttachmentList{Attachments: append([]Attachment{}, all[from:to]...), Total: len(all)}
+	if to < len(all) {
+		list.Continue = all[to-1].Name
 	}
-	if err != nil { // it has a JSON form
-		sendError(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	sendBody(w, http.StatusOK, body)
-}
-
-// page returns the page that a query asks for.
-func (a api) page(q attachmentQuery) AttachmentList {
-	list := q.page(a.hub.attachments(q.filter))
-	a.hub.addReasons(list.Attachments)
-	return list
+	s.hub.addReasons(list.Attachments)
+	return list, nil
 }
 
 // attachmentQuery is the query of /api/v1/attachments.
@@ -104,45 +65,40 @@ type attachmentQuery struct {
 // parseAttachmentQuery rejects what it does not know: a list that ignores a filter misleads.
 func parseAttachmentQuery(raw string) (attachmentQuery, error) {
 	q := attachmentQuery{limit: defaultPage}
-	values, err := url.ParseQuery(raw)
+	parameters, err := url.ParseQuery(raw)
 	if err != nil {
 		return q, fmt.Errorf("parse query: %w", err)
 	}
-	for key, value := range values {
-		if len(value) > 1 {
-			return q, fmt.Errorf("%s is given %d times", key, len(value))
+	for key, values := range parameters {
+		value := values[0]
+		if len(values) > 1 {
+			return q, fmt.Errorf("%s is given %d times", key, len(values))
 		}
-		if err := q.set(key, value[0]); err != nil {
+		switch key {
+		case "driver":
+			q.filter.Driver = value
+		case "node":
+			q.filter.Node = value
+		case "name":
+			q.filter.Name = value
+		case "continue":
+			q.after = value
+		case "state":
+			err = choose(&q.filter.States, key, value, AttachmentStates)
+		case "health":
+			err = choose(&q.filter.Health, key, value, HealthStates)
+		case "limit":
+			if q.limit, err = strconv.Atoi(value); err != nil || q.limit < 1 || q.limit > longestPage {
+				err = fmt.Errorf("limit %q is not a number from 1 to %d", value, longestPage)
+			}
+		default:
+			err = fmt.Errorf("unknown parameter %q: there are driver, node, name, state, health, limit and continue", key)
+		}
+		if err != nil {
 			return q, err
 		}
 	}
 	return q, nil
-}
-
-func (q *attachmentQuery) set(key, value string) error {
-	switch key {
-	case "driver":
-		q.filter.Driver = value
-	case "node":
-		q.filter.Node = value
-	case "name":
-		q.filter.Name = value
-	case "continue":
-		q.after = value
-	case "state":
-		return choose(&q.filter.States, key, value, AttachmentStates)
-	case "health":
-		return choose(&q.filter.Health, key, value, HealthStates)
-	case "limit":
-		limit, err := strconv.Atoi(value)
-		if err != nil || limit < 1 || limit > longestPage {
-			return fmt.Errorf("limit %q is not a number from 1 to %d", value, longestPage)
-		}
-		q.limit = limit
-	default:
-		return fmt.Errorf("unknown parameter %q: there are driver, node, name, state, health, limit and continue", key)
-	}
-	return nil
 }
 
 // choose sets a list from its values, separated by commas.
@@ -159,23 +115,15 @@ func choose[T ~string](list *[]T, key, values string, of []T) error {
 	return nil
 }
 
-// page returns the page of the selected VolumeAttachments that the query asks for.
-func (q attachmentQuery) page(all []Attachment) AttachmentList {
-	rest := all[sortAfter(all, q.after):]
-	list := AttachmentList{Total: len(all)}
-	if len(rest) > q.limit {
-		rest = rest[:q.limit]
-		list.Continue = rest[q.limit-1].Name
-	}
-	list.Attachments = orNone(rest)
-	return list
-}
-
 // Joined returns states with a separator between them.
 func Joined[T ~string](states []T, separator string) string {
-	plain := make([]string, len(states))
-	for i, s := range states {
-		plain[i] = string(s)
+	return strings.Join(texts(states), separator)
+}
+
+func texts[T ~string](words []T) []string {
+	all := make([]string, len(words))
+	for i, word := range words {
+		all[i] = string(word)
 	}
-	return strings.Join(plain, separator)
+	return all
 }

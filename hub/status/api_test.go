@@ -289,7 +289,7 @@ func TestSettingsAreWrittenAsInDriversYAML(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"timeout":"soon"}`), &read); err == nil {
 		t.Error("a timeout of soon is read")
 	}
-	for d, want := range map[Duration]string{0: "0s", Duration(2 * time.Hour): "2h", Duration(90 * time.Minute): "1h30m", Duration(90 * time.Second): "1m30s"} {
+	for d, want := range map[Duration]string{0: "0", Duration(2 * time.Hour): "2h", Duration(90 * time.Minute): "1h30m", Duration(90 * time.Second): "1m30s"} {
 		if d.String() != want {
 			t.Errorf("got %s, want %s", d, want)
 		}

@@ -68,9 +68,12 @@ func (a Attachment) neededBy() []string {
 	return a.Pods
 }
 
-// TroubleKey returns a key that is equal for VolumeAttachments in trouble for the same reason: why is the first
-// finding about this one. Names of its own objects in the texts make no difference, and ages are in no key.
-func (a Attachment) TroubleKey(why diagnosis.Diagnosis) string {
+// troubleKey returns a key that is equal for VolumeAttachments in the same state for the same reason. Names of its own objects in the texts make no difference, and ages are in no key.
+func (a Attachment) troubleKey() string {
+	var why diagnosis.Diagnosis
+	if len(a.Health.Reasons) > 0 {
+		why = a.Health.Reasons[0].Diagnosis
+	}
 	key := []string{string(a.Health.State), string(a.State), a.Driver, string(a.Operation), string(why.Verdict)}
 	switch why.Verdict {
 	case diagnosis.CallUnanswered, diagnosis.CallInFlight, diagnosis.WaitingForDetach: // their texts have tries and nodes

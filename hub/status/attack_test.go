@@ -32,11 +32,8 @@ func (distantConn) LocalAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0
 // startDistant serves a hub as other machines reach it, and returns the address.
 func startDistant(t *testing.T, h *fakeHub) string {
 	t.Helper()
-	s, err := New(Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics, Probes: h.health, Profiling: true})
+	s, err := Listen(t.Context(), Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics, Probes: h.health, Profiling: true})
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	address := s.Addr().String()

@@ -25,14 +25,13 @@
 //	/drivers/{name}             everything about a driver, and what to do
 //	/attachments                VolumeAttachments, the worst first; ?driver=, node=, q=, health= and
 //	                            state= (as of the API, or "open": an operation is due) filter
-//	/attachments/{name}         one of them: its diagnosis, its timeline, what to do
+//	/attachments/{name}         one of them: its diagnosis, what to do
 //
 // The pages compute no health: state, time and reasons are Driver.Health and Attachment.Health, as
 // in the API. Volumes have the names that people know: claim and Pods first, then PersistentVolume
 // and VolumeAttachment. Rows of a driver with the same operation, state and reason are one row, "×10",
-// with the age of the oldest; /attachments has a row for each. q= searches claims, Pods, volumes, nodes
-// and reasons. ?after= is a place in the order, so that each VolumeAttachment that keeps its state is on
-// exactly one page while others come and go.
+// with the age of the oldest; /attachments has a row for each. q= searches claims, volumes, nodes
+// and reasons.
 //
 // The server renders whole pages. A script replaces their parts every 1.5 s, so that a failure
 // is visible within two seconds; the policy of the pages allows only the hub's own files. Without

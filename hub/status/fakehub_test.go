@@ -25,7 +25,7 @@ type fakeHub struct {
 func newFakeHub() *fakeHub {
 	return &fakeHub{
 		metrics:     NewMetrics(),
-		health:      NewProbes(),
+		health:      new(Probes),
 		drivers:     map[string]Driver{},
 		attachments: map[string]Attachment{},
 		overview: Overview{Version: "v1.2.3", Identity: "hub-a", Config: Config{

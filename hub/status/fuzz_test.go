@@ -32,10 +32,7 @@ func FuzzTexts(f *testing.F) {
 		h.change(func() {
 			h.drivers[name], h.attachments[name], h.overview = driver, attachment, overview
 		})
-		server, err := New(Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics, Probes: h.health})
-		if err != nil {
-			t.Fatal(err)
-		}
+		handler := newHandler(Options{Source: h, Metrics: h.metrics, Probes: h.health})
 		at, query := url.PathEscape(name), url.QueryEscape(text)
 		for _, path := range []string{"/", "/?q=" + query, "/drivers/" + at, "/attachments", "/attachments/" + at, "/attachments?q=" + query + "&state=" + query,
 			"/api/v1/drivers", "/api/v1/drivers/" + at, "/api/v1/attachments", "/api/v1/attachments?driver=" + query + "&state=" + query, "/metrics", "/readyz?verbose"} {
@@ -44,7 +41,7 @@ func FuzzTexts(f *testing.F) {
 				t.Fatalf("%s: %v", path, err)
 			}
 			w := httptest.NewRecorder()
-			server.handler.ServeHTTP(w, r)
+			handler.ServeHTTP(w, r)
 			body := w.Body.String()
 			if w.Code >= 500 || !utf8.ValidString(body) {
 				t.Errorf("%s: %d, %.300q", path, w.Code, body)

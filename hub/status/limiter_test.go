@@ -24,17 +24,14 @@ func (s *stalled) Write(p []byte) (int, error) {
 
 func TestWhoReadsSlowlyKeepsNobodyWaiting(t *testing.T) {
 	h := newBusyHub(10, 100)
-	server, err := New(Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics})
-	if err != nil {
-		t.Fatal(err)
-	}
+	handler := newHandler(Options{Source: h, Metrics: h.metrics})
 	for _, path := range []string{"/", "/attachments", "/drivers/" + busyName(1), "/attachments/" + vaName(1), "/api/v1/attachments"} {
 		let := make(chan struct{})
 		var slow sync.WaitGroup
 		for range 2 * maxRenderings {
 			s := &stalled{ResponseWriter: httptest.NewRecorder(), reached: make(chan struct{}), let: let}
 			slow.Go(func() {
-				server.handler.ServeHTTP(s, httptest.NewRequestWithContext(toLoopback(t.Context()), http.MethodGet, "http://localhost"+path, nil))
+				handler.ServeHTTP(s, httptest.NewRequestWithContext(toLoopback(t.Context()), http.MethodGet, "http://localhost"+path, nil))
 			})
 			select {
 			case <-s.reached:
@@ -44,7 +41,7 @@ func TestWhoReadsSlowlyKeepsNobodyWaiting(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		answer := httptest.NewRecorder()
-		server.handler.ServeHTTP(answer, httptest.NewRequestWithContext(toLoopback(ctx), http.MethodGet, "http://localhost"+path, nil))
+		handler.ServeHTTP(answer, httptest.NewRequestWithContext(toLoopback(ctx), http.MethodGet, "http://localhost"+path, nil))
 		if answer.Body.Len() == 0 || answer.Code != http.StatusOK {
 			t.Errorf("%s: got %d, %d bytes", path, answer.Code, answer.Body.Len())
 		}
@@ -55,22 +52,26 @@ func TestWhoReadsSlowlyKeepsNobodyWaiting(t *testing.T) {
 }
 
 func TestOnlySomeAreMadeAtOnce(t *testing.T) {
-	turns := newLimiter()
-	let := make(chan struct{})
+	s := newSite(Options{Source: newFakeHub(), Metrics: NewMetrics()})
+	let, begun := make(chan struct{}), make(chan struct{})
+	held := s.api(func(*http.Request) (any, *failure) { begun <- struct{}{}; <-let; return 1, nil })
 	var busy sync.WaitGroup
 	for range maxRenderings {
-		begun := make(chan struct{})
-		busy.Go(func() { turns.do(t.Context(), func() { close(begun); <-let }) })
+		busy.Go(func() { held(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)) })
 		<-begun
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if turns.do(ctx, func() { t.Error("one more is made") }) {
+	answer := httptest.NewRecorder()
+	s.api(func(*http.Request) (any, *failure) { t.Error("one more is made"); return 1, nil })(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+	if answer.Code == http.StatusOK {
 		t.Error("one more was made")
 	}
 	close(let)
 	busy.Wait()
-	if !turns.do(t.Context(), func() {}) {
+	answer = httptest.NewRecorder()
+	s.api(func(*http.Request) (any, *failure) { return 1, nil })(answer, httptest.NewRequest(http.MethodGet, "/", nil))
+	if answer.Body.String() != "1\n" {
 		t.Error("turns are not given back")
 	}
 }

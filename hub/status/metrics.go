@@ -2,6 +2,7 @@ package status
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +25,15 @@ type Metrics struct {
 // NewMetrics returns Metrics without a driver.
 func NewMetrics() *Metrics {
 	return &Metrics{registry: prometheus.NewRegistry(), drivers: map[string]*DriverMetrics{}}
+}
+
+// longestLabel bounds a label value, in bytes. Names in Kubernetes are shorter.
+const longestLabel = 253
+
+// label returns a foreign text as a label value. A value that is not valid UTF-8 would fail the whole
+// scrape.
+func label(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), longestLabel)], "?")
 }
 
 // Driver returns the metrics of a driver. Its series exist, at zero, from the first
@@ -59,15 +69,15 @@ func (m *Metrics) Forget(name string) {
 	}
 }
 
-// history returns the recent operations of a driver, an empty history if the driver has no metrics.
-func (m *Metrics) history(name string, now time.Time) history {
+// spark returns the recent operations of a driver, nil if there were none.
+func (m *Metrics) spark(driver string, now time.Time) *spark {
 	m.mu.Lock()
-	d := m.drivers[label(name)]
+	d := m.drivers[label(driver)]
 	m.mu.Unlock()
 	if d == nil {
-		return history{}
+		return nil
 	}
-	return d.recent.history(now)
+	return d.recent.spark(now)
 }
 
 var (

@@ -3,7 +3,6 @@ package status
 import (
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,47 +65,6 @@ func TestTheListIsFiltered(t *testing.T) {
 	}
 }
 
-// Between two pages one VolumeAttachment recovers, another one fails and a third one comes.
-func TestPagesOfTheListHoldWhileVolumeAttachmentsComeAndGo(t *testing.T) {
-	h := newBusyHub(10, 345)
-	u := startServer(t, h)
-	rows := func(path string) (names []string, next string) {
-		_, _, body := get(t, u+path)
-		for _, n := range elements(t, body) {
-			if name, found := strings.CutPrefix(attribute(n, "href"), "/attachments/"); n.Data == "a" && found {
-				names = append(names, name)
-			}
-			if n.Data == "a" && attribute(n, "rel") == "next" {
-				next = attribute(n, "href")
-			}
-		}
-		return names, next
-	}
-	first, next := rows("/attachments")
-	before, _ := rows(next)
-	h.change(func() {
-		recovered := h.attachments[first[0]]
-		recovered.State, recovered.Operation = Attached, ""
-		h.attachments[recovered.Name] = recovered
-		failed := h.attachments[vaName(300)]
-		failed.State, failed.Operation, failed.Since = Failing, Attach, time.Now()
-		h.attachments[failed.Name] = failed
-		h.attachments["new"] = Attachment{Name: "new", Driver: busyName(0), State: Failing, Operation: Attach, Since: time.Now()}
-	})
-	after, _ := rows(next)
-	stayed := func(name string) bool { return name != first[0] && name != vaName(300) }
-	for _, name := range before {
-		if stayed(name) && !slices.Contains(after, name) && name != before[len(before)-1] {
-			t.Errorf("%s was on the second page and is no more", name)
-		}
-	}
-	for _, name := range after[:len(after)-2] {
-		if stayed(name) && !slices.Contains(before, name) {
-			t.Errorf("%s was not on the second page and is there now", name)
-		}
-	}
-}
-
 func TestTheListIsWorstFirst(t *testing.T) {
 	now := time.Now()
 	h := newFakeHub()
@@ -132,18 +90,11 @@ func TestTheListIsWorstFirst(t *testing.T) {
 	}
 }
 
-func TestAPositionIsReadBackAndNonsenseIsTheBeginning(t *testing.T) {
-	p := position{2, 1700000000123456789, "csi-1.with.dots"}
-	if got := parsePosition(p.String()); got != p {
-		t.Errorf("got %v, want %v", got, p)
-	}
+func TestPlaceInTheListThatIsNoneIsTheBeginningOrTheEnd(t *testing.T) {
 	u := startServer(t, newBusyHub(3, 3))
-	for _, text := range []string{"", "csi-1", "..", "x.1.a", "1.x.a", "9999999999999999999999.1.a"} {
-		if got := parsePosition(text); got.compare(position{}) >= 0 {
-			t.Errorf("%q: got %v", text, got)
-		}
-		if code, _, body := get(t, u+"/attachments?after="+text); code != http.StatusOK || !strings.Contains(body, "1–15 of 15") {
-			t.Errorf("%q: got %d", text, code)
+	for from, want := range map[string]string{"": "1–15 of 15", "x": "1–15 of 15", "-7": "1–15 of 15", "10": "11–15 of 15", "99": "First page"} {
+		if code, _, body := get(t, u+"/attachments?from="+from); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%q: got %d, want %s", from, code, want)
 		}
 	}
 }

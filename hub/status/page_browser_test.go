@@ -78,7 +78,7 @@ func TestAFailureIsShownWithoutALoadOfThePage(t *testing.T) {
 // The bound of what people wait for, without the machine's share: what the page waits
 // before it asks again.
 func TestThePageAsksAgainWithinTwoSeconds(t *testing.T) {
-	script, err := pageFiles.ReadFile("page/page.js")
+	script, err := assets.ReadFile("page/page.js")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,9 @@ func TestProbesSayWhichCheckFails(t *testing.T) {
 		}
 	}
 	var caches, workers error
-	h.health.AddReady("config", func() error { return nil })
-	h.health.AddReady("caches", func() error { return caches })
-	h.health.AddLive("workers", func() error { return workers })
+	h.health.Add(Ready, "config", func() error { return nil })
+	h.health.Add(Ready, "caches", func() error { return caches })
+	h.health.Add(Live, "workers", func() error { return workers })
 	for _, tc := range []struct {
 		caches, workers error
 		path            string
@@ -53,9 +53,11 @@ func TestABrokenDriverLeavesTheProcessReadyAndLive(t *testing.T) {
 	}
 }
 
-func TestLeaderElectionAnswersAsCSIAttacher(t *testing.T) {
+func TestLeaderElectionFailsWithTheError(t *testing.T) {
 	var lost error
-	url := startServer(t, newFakeHub(), func(o *Options) { o.LeaderCheck = func() error { return lost } })
+	h := newFakeHub()
+	h.health.Add(LeaderElection, "leases", func() error { return lost })
+	url := startServer(t, h)
 	if code, _, body := get(t, url+"/healthz/leader-election"); code != http.StatusOK || body != "ok" {
 		t.Errorf("got %d %q", code, body)
 	}
@@ -65,8 +67,7 @@ func TestLeaderElectionAnswersAsCSIAttacher(t *testing.T) {
 	}
 }
 
-func TestANilHealthWatchesNothing(t *testing.T) {
-	var h *Probes
-	h.AddLive("", nil)
-	h.AddReady("", nil)
+func TestNilProbesWatchNothing(t *testing.T) {
+	var p *Probes
+	p.Add(Live, "", nil)
 }

@@ -1,6 +1,9 @@
 package status
 
 import (
+	"fmt"
+	"math"
+	"strings"
 	"sync"
 	"time"
 )
@@ -9,6 +12,10 @@ const (
 	// recentSlots times slotLength is the time that the page shows: a quarter of an hour.
 	recentSlots = 60
 	slotLength  = 15 * time.Second
+
+	sparkStep   = 2  // width of a slot in the picture
+	sparkHeight = 24 // of the part for latencies
+	sparkFeet   = 28 // bottom of the part below, for failed tries
 )
 
 // recent counts how a driver's operations of the last quarter of an hour ended, in slots of equal
@@ -47,40 +54,67 @@ func (r *recent) add(now time.Time, result Result, took time.Duration) {
 	s.slowest = max(s.slowest, took)
 }
 
-// history returns the slots up to now, the oldest first.
-func (r *recent) history(now time.Time) history {
-	last := slotNumber(now)
+// spark is a small picture of a driver's last quarter of an hour, with its numbers. Each of its SVG paths has a bar for
+// each slot: the mean latency, the slowest one, and whether a try failed.
+type spark struct {
+	Mean, Slowest, Failed string
+	Done, Errors          int
+	MeanText, SlowestText string // "" if nothing was done
+}
+
+// spark returns the picture, nil if nothing ended.
+func (r *recent) spark(now time.Time) *spark {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var h history
-	for i := range h {
-		number := last - recentSlots + 1 + int64(i)
-		if s := r.slots[number%recentSlots]; s.number == number {
-			h[i] = s
+	var mean, slowest, failed strings.Builder
+	var total slot
+	first := slotNumber(now) - recentSlots + 1
+	for i := range int64(recentSlots) {
+		s := r.slots[(first+i)%recentSlots]
+		if s.number != first+i {
+			continue
 		}
+		bar := func(path *strings.Builder, bottom, height int) {
+			fmt.Fprintf(path, "M%d %dv-%d", sparkStep*i+sparkStep/2, bottom, height)
+		}
+		if s.done > 0 {
+			bar(&mean, sparkHeight, barHeight(s.sum/time.Duration(s.done)))
+			bar(&slowest, sparkHeight, barHeight(s.slowest))
+		}
+		if s.failed > 0 {
+			bar(&failed, sparkFeet, sparkFeet-sparkHeight-1)
+		}
+		total.done += s.done
+		total.failed += s.failed
+		total.sum += s.sum
+		total.slowest = max(total.slowest, s.slowest)
 	}
-	return h
+	if total.done+total.failed == 0 {
+		return nil
+	}
+	p := &spark{Mean: mean.String(), Slowest: slowest.String(), Failed: failed.String(), Done: total.done, Errors: total.failed}
+	if total.done > 0 {
+		p.MeanText, p.SlowestText = latency(total.sum/time.Duration(total.done)), latency(total.slowest)
+	}
+	return p
 }
 
-// history is the last quarter of an hour of a driver, the oldest slot first.
-type history [recentSlots]slot
-
-// total returns all slots as one.
-func (h *history) total() slot {
-	var t slot
-	for _, s := range h {
-		t.done += s.done
-		t.failed += s.failed
-		t.sum += s.sum
-		t.slowest = max(t.slowest, s.slowest)
-	}
-	return t
+// barHeight has a logarithmic scale, the same one for all drivers, so that they can be compared: from 10 ms at the
+// bottom to 100 s at the top. It is at least 1, so that the bar is visible.
+func barHeight(d time.Duration) int {
+	const least, most = 10 * time.Millisecond, 100 * time.Second
+	part := math.Log(float64(max(d, 1))/float64(least)) / math.Log(float64(most)/float64(least))
+	return max(1, min(sparkHeight, int(math.Round(part*sparkHeight))))
 }
 
-// mean returns the mean of the done operations, 0 if there was none.
-func (s slot) mean() time.Duration {
-	if s.done == 0 {
-		return 0
+// latency writes 850ms, 1.7s, 12s, 3m20s.
+func latency(d time.Duration) string {
+	unit := time.Second
+	switch {
+	case d < time.Second:
+		unit = time.Millisecond
+	case d < 10*time.Second:
+		unit = 100 * time.Millisecond
 	}
-	return s.sum / time.Duration(s.done)
+	return Duration(d.Round(unit)).String()
 }

@@ -1,65 +1,55 @@
 package status
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestTheLastQuarterOfAnHourIsKeptAndNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMetrics()
 		d := m.Driver("a")
-		look := func() (slot, history) {
-			h := m.history("a", time.Now())
-			return h.total(), h
+		check := func(when string, want *spark) {
+			t.Helper()
+			got := m.spark("a", time.Now())
+			if got != nil { // the picture is the other test's
+				got.Mean, got.Slowest, got.Failed = "", "", ""
+			}
+			if !cmp.Equal(got, want) {
+				t.Errorf("%s: %+v, want %+v", when, got, want)
+			}
 		}
-		if total, _ := look(); total != (slot{}) {
-			t.Errorf("at the start: %+v", total)
-		}
+		check("at the start", nil)
 		d.Operation(Attach, Success, 100*time.Millisecond)
 		d.Operation(Detach, Success, 300*time.Millisecond)
 		d.Operation(Attach, Timeout, time.Hour) // of which nothing is to be seen but that it failed
 		time.Sleep(10 * time.Minute)
 		d.Operation(Attach, Success, 2*time.Second)
-		total, h := look()
-		if total.done != 3 || total.failed != 1 || total.mean() != 800*time.Millisecond || total.slowest != 2*time.Second {
-			t.Errorf("after ten minutes: %+v", total)
-		}
-		if first := h[recentSlots-1-40]; first.done != 2 || first.failed != 1 || first.mean() != 200*time.Millisecond {
-			t.Errorf("ten minutes before: %+v", first)
-		}
+		check("after ten minutes", &spark{Done: 3, Errors: 1, MeanText: "800ms", SlowestText: "2s"})
 		time.Sleep(10 * time.Minute)
-		if total, _ := look(); total.done != 1 || total.failed != 0 {
-			t.Errorf("after twenty minutes: %+v", total)
-		}
+		check("after twenty minutes", &spark{Done: 1, MeanText: "2s", SlowestText: "2s"})
 		time.Sleep(24 * time.Hour)
-		if total, _ := look(); total != (slot{}) {
-			t.Errorf("a day later: %+v", total)
-		}
+		check("a day later", nil)
 		d.Operation(Attach, Success, time.Second)
 		m.Forget("a")
-		if total, _ := look(); total != (slot{}) {
-			t.Errorf("of a driver that is retired: %+v", total)
-		}
+		check("of a driver that is retired", nil)
 	})
 }
 
-func TestASparklineHasAFigureForEachRunOfBars(t *testing.T) {
-	var h history
-	h[3] = slot{done: 1, sum: 10 * time.Millisecond, slowest: 10 * time.Millisecond}
-	h[4] = slot{done: 2, sum: 2 * time.Second, slowest: 100 * time.Second}
-	h[5] = slot{failed: 7}
-	h[recentSlots-1] = slot{done: 1, sum: time.Hour, slowest: time.Hour}
-	s := newSpark(&h)
-	if s.Mean != "M6 24V23h2V12h2V24zM118 24V0h2V24z" || s.Failed != "M10 28V25h2V28z" || !strings.HasPrefix(s.Slowest, "M6 24V23h2V0h2V24z") {
-		t.Errorf("got mean %s, slowest %s, failed %s", s.Mean, s.Slowest, s.Failed)
-	}
-	if s.Done != 4 || s.Errors != 7 || s.SlowestText != "1 h" {
-		t.Errorf("got %+v", s)
-	}
-	if empty := newSpark(&history{}); empty.Mean+empty.Slowest+empty.Failed+empty.MeanText != "" {
-		t.Errorf("of nothing: %+v", empty)
+func TestASparklineHasABarForEachSlot(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	var r recent
+	at := func(slot int) time.Time { return now.Add(time.Duration(slot-recentSlots+1) * slotLength) }
+	r.add(at(3), Success, 10*time.Millisecond)
+	r.add(at(4), Success, 100*time.Second)
+	r.add(at(5), Unavailable, time.Second)
+	r.add(at(recentSlots-1), Success, time.Hour)
+	r.add(at(recentSlots-1), Success, 10*time.Millisecond)
+	want := &spark{Mean: "M7 24v-1M9 24v-24M119 24v-24", Slowest: "M7 24v-1M9 24v-24M119 24v-24", Failed: "M11 28v-3", Done: 4, Errors: 1, MeanText: "15m25s", SlowestText: "1h"}
+	if got := r.spark(now); !cmp.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -19,11 +19,8 @@ func startServer(t *testing.T, h *fakeHub, change ...func(*Options)) string {
 	for _, f := range change {
 		f(&o)
 	}
-	s, err := New(o)
+	s, err := Listen(t.Context(), o)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -77,44 +74,21 @@ func TestListenFailsWhenThePortIsTaken(t *testing.T) {
 	}
 	defer taken.Close()
 	h := newFakeHub()
-	s, err := New(Options{Endpoint: taken.Addr().String(), Source: h, Metrics: h.metrics})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) {
+	if _, err := Listen(t.Context(), Options{Endpoint: taken.Addr().String(), Source: h, Metrics: h.metrics}); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) {
 		t.Errorf("got %v, want an error that names the address", err)
-	}
-	if err := s.Run(t.Context()); err == nil {
-		t.Error("Run had the port that is taken")
 	}
 }
 
-func TestNewRefusesOptionsThatCannotWork(t *testing.T) {
-	h := newFakeHub()
-	good := Options{Endpoint: ":0", Source: h, Metrics: h.metrics}
-	for name, change := range map[string]func(*Options){
-		"no endpoint":                     func(o *Options) { o.Endpoint = "" },
-		"no source":                       func(o *Options) { o.Source = nil },
-		"no metrics":                      func(o *Options) { o.Metrics = nil },
-		"a metrics path that is relative": func(o *Options) { o.MetricsPath = "metrics" },
-		"a metrics path with a slash":     func(o *Options) { o.MetricsPath = "/metrics/" },
-		"a metrics path with a pattern":   func(o *Options) { o.MetricsPath = "/{x}" },
-		"a metrics path with a space":     func(o *Options) { o.MetricsPath = "/a b" },
-		"the metrics at the probe":        func(o *Options) { o.MetricsPath = "/livez" },
-		"the metrics at the page":         func(o *Options) { o.MetricsPath = "/" },
-		"the metrics in the API":          func(o *Options) { o.MetricsPath = "/api/v1/drivers" },
-		"the metrics at a driver's page":  func(o *Options) { o.MetricsPath = "/drivers/a" },
-		"the metrics at the list":         func(o *Options) { o.MetricsPath = "/attachments" },
-		"the metrics in the profiles":     func(o *Options) { o.MetricsPath = "/debug/pprof/heap" },
+func TestMetricsPathIsPlainAndFree(t *testing.T) {
+	for path, want := range map[string]string{
+		"metrics": "plain", "/metrics/": "plain", "/{x}": "plain", "/a b": "plain", "/": "plain", "": "plain", "//metrics": "plain", "/a?b": "plain",
+		"/livez": "taken", "/healthz/leader-election": "taken", "/api/v1/drivers": "taken", "/drivers/a": "taken", "/attachments": "taken", "/debug/pprof/heap": "taken",
+		"/metrics": "", "/my/metrics": "", "/attachments.prom": "",
 	} {
-		o := good
-		change(&o)
-		if _, err := New(o); err == nil {
-			t.Errorf("%s: no error", name)
+		switch err := CheckMetricsPath(path); {
+		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%q: %v, want %q", path, err, want)
 		}
-	}
-	if _, err := New(good); err != nil {
-		t.Errorf("good options: %v", err)
 	}
 }
 
@@ -140,19 +114,13 @@ func TestEveryAnswerTellsBrowsersToDoNothingWithIt(t *testing.T) {
 		_, header, _ := get(t, url+path)
 		for key, want := range map[string]string{
 			"Cache-Control":                "no-store",
-			"Content-Security-Policy":      "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+			"Content-Security-Policy":      policy,
 			"Cross-Origin-Opener-Policy":   "same-origin",
 			"Cross-Origin-Resource-Policy": "same-origin",
 			"Referrer-Policy":              "no-referrer",
 			"X-Content-Type-Options":       "nosniff",
 			"X-Frame-Options":              "DENY",
 		} {
-			if strings.HasPrefix(header.Get("Content-Type"), "text/html") && key == "Content-Security-Policy" {
-				want = pagePolicy
-			}
-			if strings.HasPrefix(path, "/assets/") && key == "Cache-Control" {
-				want = "no-cache"
-			}
 			if got := header.Get(key); got != want {
 				t.Errorf("%s: %s is %q, want %q", path, key, got, want)
 			}
@@ -229,11 +197,8 @@ func (h slowHub) Attachments(AttachmentFilter) []Attachment {
 
 func TestARequestThatRunsWhenTheServerEndsIsAnswered(t *testing.T) {
 	h := slowHub{newFakeHub(), make(chan struct{}), make(chan struct{})}
-	s, err := New(Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics})
+	s, err := Listen(t.Context(), Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics})
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"strings"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -44,16 +43,7 @@ func SettingsOf(s registry.Settings) Settings {
 type Duration time.Duration
 
 // String writes 2m where time.Duration writes 2m0s.
-func (d Duration) String() string {
-	s := time.Duration(d).String()
-	if short, ok := strings.CutSuffix(s, "m0s"); ok {
-		s = short + "m"
-	}
-	if short, ok := strings.CutSuffix(s, "h0m"); ok {
-		s = short + "h"
-	}
-	return s
-}
+func (d Duration) String() string { return registry.FormatDuration(time.Duration(d)) }
 
 // MarshalText implements encoding.TextMarshaler.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 )
 
@@ -31,35 +30,6 @@ func sanitize(text string, limit int) string {
 		text += fmt.Sprintf(" … (%s more bytes)", count(rest))
 	}
 	return strings.TrimSpace(text)
-}
-
-// duration returns a latency in one or two units: 850 ms, 12 s, 3 min 20 s, 5 h. Ages are written by package
-// diagnosis.
-func duration(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d <= 0:
-		return "0 s"
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", max(1, d.Milliseconds()))
-	case d < 10*time.Second:
-		return strings.TrimSuffix(fmt.Sprintf("%.1f", d.Seconds()), ".0") + " s"
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
-	case d < time.Hour:
-		return units(d/time.Minute, "min", d%time.Minute/time.Second, "s")
-	case d < day:
-		return units(d/time.Hour, "h", d%time.Hour/time.Minute, "min")
-	}
-	return units(d/day, "d", d%day/time.Hour, "h")
-}
-
-// units omits the smaller unit where it is 0 or small beside the larger one.
-func units(large time.Duration, name string, small time.Duration, smallName string) string {
-	if small == 0 || large >= 10 {
-		return fmt.Sprintf("%d %s", large, name)
-	}
-	return fmt.Sprintf("%d %s %d %s", large, name, small, smallName)
 }
 
 // count returns a number with commas: 10,000.

@@ -35,11 +35,11 @@ func (v view) addWaiters(d *Driver, replicas []Replica) {
 
 // judged is drivers without who waits for them. It looks at no VolumeAttachment.
 func (v view) judged(replicas []Replica) []Driver {
-	drivers := orNone(v.source.Drivers())
+	drivers := append([]Driver{}, v.source.Drivers()...)
 	slices.SortFunc(drivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
 	now := time.Now()
 	for i := range drivers {
-		drivers[i].Lanes = orNone(drivers[i].Lanes)
+		drivers[i].Lanes = append([]Lane{}, drivers[i].Lanes...)
 		drivers[i].Health = HealthOfDriver(drivers[i], replicas, now)
 	}
 	return drivers
@@ -66,25 +66,17 @@ func waiters(all []Attachment) []string {
 	return names
 }
 
-// driver returns a driver, nil if there is none of the name.
-func (v view) driver(name string) *Driver {
+// driver returns a driver with its checklist, nil if there is none of the name.
+func (v view) driver(ctx context.Context, name string) *Driver {
 	replicas := v.source.Overview().Replicas
 	for _, d := range v.judged(replicas) {
 		if d.Name == name {
 			v.addWaiters(&d, replicas)
+			d.Checklist = v.source.Checklist(ctx, name)
 			return &d
 		}
 	}
 	return nil
-}
-
-// checked is driver with its checklist.
-func (v view) checked(ctx context.Context, name string) *Driver {
-	d := v.driver(name)
-	if d != nil {
-		d.Checklist = v.source.Checklist(ctx, name)
-	}
-	return d
 }
 
 // attachments returns the VolumeAttachments that the filter selects, in any order, with the state of their
@@ -104,48 +96,31 @@ func (v view) addReasons(all []Attachment) {
 	if !slices.ContainsFunc(all, func(a Attachment) bool { return a.Health.State != Fine }) {
 		return
 	}
-	overview, now := v.source.Overview(), time.Now()
-	drivers := v.judged(overview.Replicas)
+	input := v.inputs()
 	for i := range all {
-		in := DiagnosisInput{Attachment: all[i], Replicas: overview.Replicas, Conflicts: overview.Config.Conflicts, Now: now}
-		if at, found := slices.BinarySearchFunc(drivers, all[i].Driver, func(d Driver, name string) int { return cmp.Compare(d.Name, name) }); found {
-			in.Driver = &drivers[at]
-		}
-		all[i].Health = HealthOfAttachment(in)
+		all[i].Health = HealthOfAttachment(input(all[i]))
+	}
+}
+
+// inputs returns a function that adds to a VolumeAttachment what its diagnosis needs.
+func (v view) inputs() func(Attachment) DiagnosisInput {
+	overview, now, drivers := v.source.Overview(), time.Now(), map[string]*Driver{}
+	for _, d := range v.judged(overview.Replicas) {
+		drivers[d.Name] = &d
+	}
+	return func(a Attachment) DiagnosisInput {
+		return DiagnosisInput{Attachment: a, Driver: drivers[a.Driver], Replicas: overview.Replicas, Conflicts: overview.Config.Conflicts, Now: now}
 	}
 }
 
 // overview returns the Overview with the replicas by identity.
 func (v view) overview() Overview {
 	o := v.source.Overview()
-	o.Replicas = sortedReplicas(o.Replicas)
+	o.Replicas = append([]Replica{}, o.Replicas...)
+	slices.SortFunc(o.Replicas, func(a, b Replica) int { return cmp.Compare(a.Identity, b.Identity) })
+	for i := range o.Replicas {
+		o.Replicas[i].Drivers = append([]string{}, o.Replicas[i].Drivers...)
+		slices.Sort(o.Replicas[i].Drivers)
+	}
 	return o
-}
-
-func sortedReplicas(all []Replica) []Replica {
-	slices.SortFunc(all, func(a, b Replica) int { return cmp.Compare(a.Identity, b.Identity) })
-	for i := range all {
-		all[i].Drivers = orNone(all[i].Drivers)
-		slices.Sort(all[i].Drivers)
-	}
-	return orNone(all)
-}
-
-// orNone returns an empty list for nil.
-func orNone[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
-
-// sortAfter sorts VolumeAttachments by name and returns the index of the first name after a given
-// one. Pages that begin after a name hold while VolumeAttachments come and go.
-func sortAfter(all []Attachment, name string) int {
-	slices.SortFunc(all, func(a, b Attachment) int { return cmp.Compare(a.Name, b.Name) })
-	from, found := slices.BinarySearchFunc(all, name, func(a Attachment, name string) int { return cmp.Compare(a.Name, name) })
-	if found {
-		from++
-	}
-	return from
 }

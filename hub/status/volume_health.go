@@ -32,19 +32,19 @@ type VolumeHealthReader interface {
 	VolumeHealth(ctx context.Context, attachment string) (VolumeHealth, error)
 }
 
-// volumeHealth answers /api/v1/volume-health. It has no place of the limiter: a slow driver must not delay the pages.
-func (a api) volumeHealth(w http.ResponseWriter, r *http.Request) {
+// volumeHealth answers /api/v1/volume-health. It has no place among the renderings: a slow driver must not delay the pages.
+func (s *site) volumeHealth(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("attachment")
 	if name == "" {
-		sendError(w, http.StatusBadRequest, "give the name of a VolumeAttachment: ?attachment=NAME")
+		sendJSON(w, failure{http.StatusBadRequest, "give the name of a VolumeAttachment: ?attachment=NAME"})
 		return
 	}
-	switch health, err := a.volumes.VolumeHealth(r.Context(), name); {
+	switch health, err := s.Volumes.VolumeHealth(r.Context(), name); {
 	case errors.Is(err, ErrNoAttachment):
-		sendError(w, http.StatusNotFound, fmt.Sprintf("VolumeAttachment %q does not exist", name))
+		sendJSON(w, failure{http.StatusNotFound, fmt.Sprintf("VolumeAttachment %q does not exist", name)})
 	case err != nil:
-		sendError(w, http.StatusServiceUnavailable, "ask for the health of the volume: "+err.Error())
+		sendJSON(w, failure{http.StatusServiceUnavailable, "ask for the health of the volume: " + err.Error()})
 	default:
-		sendJSON(w, http.StatusOK, health)
+		sendJSON(w, health)
 	}
 }

@@ -120,11 +120,8 @@ func (s source) Attachments(status.AttachmentFilter) []status.Attachment {
 // serve runs the HTTP side of a replica and returns its port.
 func serve(t *testing.T, s status.Source) int32 {
 	t.Helper()
-	server, err := status.New(status.Options{Endpoint: "127.0.0.1:0", Source: s, Metrics: status.NewMetrics()})
+	server, err := status.Listen(t.Context(), status.Options{Endpoint: "127.0.0.1:0", Source: s, Metrics: status.NewMetrics()})
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())

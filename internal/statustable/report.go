@@ -153,21 +153,7 @@ func (r Report) driverTable() Table {
 
 // troubleTable has a row for the volumes in trouble for the same reason. more counts those that it leaves out.
 func (r Report) troubleTable() (t Table, more int) {
-	var groups [][]status.Attachment
-	index := map[string]int{} // in groups, by reason
-	for _, a := range r.VolumesInTrouble {
-		var reason diagnosis.Diagnosis
-		if len(a.Health.Reasons) > 0 {
-			reason = a.Health.Reasons[0].Diagnosis
-		}
-		key := a.TroubleKey(reason)
-		at, known := index[key]
-		if !known {
-			at = len(groups)
-			index[key], groups = at, append(groups, nil)
-		}
-		groups[at] = append(groups[at], a)
-	}
+	groups := status.Groups(r.VolumesInTrouble)
 	groups = groups[:min(len(groups), mostGroups)]
 	more = r.Summary.Volumes.Broken + r.Summary.Volumes.Attention
 	for _, group := range groups {

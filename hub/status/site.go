@@ -1,0 +1,170 @@
+package status
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+)
+
+// maxRenderings is how many answers (pages and JSON) are rendered at once. Further requests wait: refreshing browsers
+// must not take processor and memory from the hub's work.
+const maxRenderings = 4
+
+var (
+	//go:embed page/*.html
+	pageTemplates embed.FS
+	// assets are what the templates refer to.
+	//go:embed page/page.css page/page.js page/icon.svg
+	assets embed.FS
+)
+
+// site answers with what the source says: pages for people, JSON for programs.
+type site struct {
+	Options
+	hub       view
+	rendering *semaphore.Weighted
+	pages     *template.Template
+}
+
+func newSite(o Options) *site {
+	s := &site{Options: o, hub: view{o.Source}, rendering: semaphore.NewWeighted(maxRenderings)}
+	s.pages = template.Must(template.New("").Funcs(template.FuncMap{
+		"count":      count,
+		"plural":     plural,
+		"join":       func(words []string) string { return strings.Join(words, ", ") },
+		"short":      func(text string) string { return sanitize(text, shortText) },
+		"long":       func(text string) string { return sanitize(text, longText) },
+		"segment":    url.PathEscape,
+		"otherNodes": otherNodes,
+		"statusText": http.StatusText,
+		"line":       func(d diagnosis.Diagnosis, of string) string { return d.Line(of, time.Now()) },
+		"age":        func(t time.Time) *moment { return momentOf(t, diagnosis.Length(time.Since(t))) },
+		"until":      func(t time.Time) *moment { return momentOf(t, diagnosis.Length(time.Until(t))) },
+		"at":         func(t time.Time) *moment { return at(t, time.Now()) },
+		"slow":       func(c Call) bool { return passed(c.Since, time.Now()) >= slow },
+		"spark":      func(driver string) *spark { return o.Metrics.spark(driver, time.Now()) },
+	}).ParseFS(pageTemplates, "page/*.html"))
+	return s
+}
+
+func (s *site) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/{$}", s.page("overview.html", s.overview))
+	mux.HandleFunc("/drivers/{name}", s.page("driver.html", s.driverPage))
+	mux.HandleFunc("/attachments", s.page("attachments.html", s.attachments))
+	mux.HandleFunc("/attachments/{name}", s.page("attachment.html", s.attachment))
+	mux.HandleFunc("/assets/{name}", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFileFS(w, r, assets, "page/"+r.PathValue("name"))
+	})
+	mux.HandleFunc("/api/v1/overview", s.api(func(*http.Request) (any, *failure) { return s.hub.overview(), nil }))
+	mux.HandleFunc("/api/v1/drivers", s.api(func(*http.Request) (any, *failure) { return DriverList{s.hub.drivers()}, nil }))
+	mux.HandleFunc("/api/v1/drivers/{name}", s.api(s.driver))
+	mux.HandleFunc("/api/v1/attachments", s.api(s.attachmentList))
+	if s.Volumes != nil {
+		mux.HandleFunc("/api/v1/volume-health", s.volumeHealth)
+	}
+	return mux
+}
+
+// look returns what a request asks for.
+type look func(*http.Request) (any, *failure)
+
+// api answers with JSON.
+func (s *site) api(look look) http.HandlerFunc {
+	return s.serve("application/json", func(r *http.Request, body *bytes.Buffer) (int, error) {
+		data, failed := look(r)
+		if failed != nil {
+			return failed.Code, json.NewEncoder(body).Encode(failed)
+		}
+		return http.StatusOK, json.NewEncoder(body).Encode(data)
+	})
+}
+
+// page is what all templates of pages get.
+type page struct {
+	Here, Metrics string // paths of the page and of the metrics
+	Overview      Overview
+	Now           time.Time
+	Data          any // of this page
+}
+
+// page answers with a page.
+func (s *site) page(name string, look look) http.HandlerFunc {
+	return s.serve("text/html; charset=utf-8", func(r *http.Request, body *bytes.Buffer) (int, error) {
+		p := page{Here: r.URL.Path, Metrics: s.MetricsPath, Overview: s.hub.overview(), Now: time.Now()}
+		data, failed := look(r)
+		if failed != nil {
+			p.Data = failed
+			return failed.Code, s.pages.ExecuteTemplate(body, "error.html", p)
+		}
+		p.Data = data
+		return http.StatusOK, s.pages.ExecuteTemplate(body, name, p)
+	})
+}
+
+// serve renders the whole answer before it sends anything: readers would take half a page for a whole one, and a slow
+// reader must delay no other.
+func (s *site) serve(contentType string, render func(*http.Request, *bytes.Buffer) (int, error)) http.HandlerFunc {
+	limited := func(r *http.Request) (code int, body bytes.Buffer, err error) {
+		if err := s.rendering.Acquire(r.Context(), 1); err != nil {
+			return 0, body, err // the client has left
+		}
+		defer s.rendering.Release(1)
+		code, err = render(r, &body)
+		return code, body, err
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		code, body, err := limited(r)
+		if err != nil {
+			sendJSON(w, failure{http.StatusInternalServerError, err.Error()})
+			return
+		}
+		w.Header().Set("Content-Type", contentType)
+		text := bytes.ToValidUTF8(body.Bytes(), []byte("\uFFFD")) // a path or a query may hold any bytes
+		if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			w.WriteHeader(code)
+			_, _ = w.Write(text) // the client may have left
+			return
+		}
+		// Compression leaves a tenth of a page. This counts, because browsers reload pages all the time,
+		// mostly through kubectl port-forward.
+		w.Header().Set("Content-Encoding", "gzip")
+		w.WriteHeader(code)
+		packer, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // a valid level
+		_, _ = packer.Write(text)                           // the client may have left
+		_ = packer.Close()
+	}
+}
+
+// moment is a time with a text about it.
+type moment struct {
+	Time time.Time
+	Text string
+}
+
+// momentOf returns nil for the zero time, which pages leave out.
+func momentOf(t time.Time, text string) *moment {
+	if t.IsZero() {
+		return nil
+	}
+	return &moment{t.UTC(), text}
+}
+
+// at returns the time of day with its age, and the date unless it is today.
+func at(t, now time.Time) *moment {
+	layout := "15:04:05 UTC"
+	if t.UTC().Format(time.DateOnly) != now.UTC().Format(time.DateOnly) {
+		layout = "2006-01-02 15:04:05 UTC"
+	}
+	return momentOf(t, t.UTC().Format(layout)+", "+diagnosis.Ago(t, now))
+}
