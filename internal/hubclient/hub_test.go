@@ -75,11 +75,8 @@ func TestAVolumeAttachmentComesWithWhatItWaitsFor(t *testing.T) {
 func healthServer(t *testing.T) string {
 	t.Helper()
 	o := status.Options{Endpoint: "127.0.0.1:0", Source: source{}, Metrics: status.NewMetrics(), Volumes: volumeHealth{}}
-	s, err := status.New(o)
+	s, err := status.Listen(t.Context(), o)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
