@@ -324,6 +324,8 @@ func checkLease(d status.Driver, replicas map[string]bool, now time.Time) status
 	case active:
 		found := status.DiagnoseLease(status.LeaseRecord{Lease: l}, d.Reason, nil, now)
 		return openCheck(name, strings.Join(found.Actions, " "), "%s: %s", lease, diagnosis.Because(found.Fact, found.Detail))
+	case d.Mode == string(registry.ModePaused) && l.Holder == "": // on purpose: it is often the step before a csi-attacher starts
+		return passedCheck(name, "nobody holds %s: the driver is paused", lease)
 	case l.LastHolder != "":
 		lasting := ""
 		if !l.Renewed.IsZero() {

@@ -23,6 +23,7 @@ func TestCheckOfTheLeaseIsPassedOnlyWhereTheRightHolderRenewsIt(t *testing.T) {
 		"not known yet: the hub has not seen sidecar renew ns/l": {"observe", named(status.Lease{Holder: "sidecar"}), false},
 		"ns/l was not renewed for 3m45s, last by sidecar: nobody holds it; made active, the hub takes it at once": {"observe",
 			named(status.Lease{LastHolder: "sidecar", Renewed: now.Add(-225 * time.Second)}), false},
+		"nobody holds ns/l: the driver is paused":                      {"paused", named(status.Lease{LastHolder: "hub-0"}), true},
 		"ns/l is held by sidecar: made active, the hub waits for it":   {"paused", named(status.Lease{Holder: "sidecar", Renews: true}), true},
 		"ns/l is held by this replica":                                 {"active", named(status.Lease{Holder: "hub-0", Mine: true}), true},
 		"ns/l is held by hub-1, another replica of the hub":            {"active", named(status.Lease{Holder: "hub-1", Renews: true}), true},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 )
 
 const (
@@ -78,13 +79,10 @@ func addPods(ctx context.Context, config *rest.Config, all []status.Attachment) 
 // claimsOf returns the claims that a Pod uses, as "namespace/name": none if it has ended.
 func claimsOf(pod *corev1.Pod) []string {
 	var claims []string
-	for _, v := range pod.Spec.Volumes {
-		switch {
-		case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
-		case v.PersistentVolumeClaim != nil:
-			claims = append(claims, pod.Namespace+"/"+v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			claims = append(claims, pod.Namespace+"/"+pod.Name+"-"+v.Name)
+	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	for i := range pod.Spec.Volumes {
+		if claim := explain.ClaimOf(pod, &pod.Spec.Volumes[i]); claim != "" && !ended {
+			claims = append(claims, pod.Namespace+"/"+claim)
 		}
 	}
 	return claims

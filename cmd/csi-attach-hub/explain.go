@@ -76,11 +76,10 @@ func (f *clientFlags) explain(c *cobra.Command, asked string) error {
 		defer hub.Close()
 		sources.Hub = hub
 	}
-	facts, err := explain.Gather(ctx, question, sources)
+	report, err := explain.Explain(ctx, question, sources)
 	if err != nil {
 		return err
 	}
-	report := explain.Explain(facts)
 	if f.output == "json" {
 		err = printJSON(out, report)
 	} else {

@@ -310,8 +310,8 @@ func TestExplainNamesTheCause(t *testing.T) {
 			t.Fatalf("exit code %d: %s", code, problems)
 		}
 		t.Logf("\n%s", out)
-		for _, want := range []string{`(?m)^DRIVER +HEALTH +STATE +MODE +LEADER +WAITING +RUNNING +FAILING +STUCK +OLDEST +REASON$`,
-			`(?m)^explain-good +attention +Ready +active +\S+ `, `(?m)^explain-missing +broken +Connecting .*no such file`, `(?m)^explain-held +attention +WaitingForLease +active +sidecar-7 `,
+		for _, want := range []string{`(?m)^DRIVER +HEALTH +STATE +LEADER +WAITING +RUNNING +FAILING +STUCK +OLDEST +REASON$`,
+			`(?m)^explain-good +attention +Ready +\S+ `, `(?m)^explain-missing +broken +Connecting .*no such file`, `(?m)^explain-held +attention +WaitingForLease +sidecar-7 `,
 			`(?m)^  explain-nobodys: 1$`} {
 			if !regexp.MustCompile(want).MatchString(out) {
 				t.Errorf("no line matches %s in\n%s", want, out)
@@ -360,7 +360,7 @@ func isAttached(name string) func([]*storagev1.VolumeAttachment) bool {
 var mayExplain = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"pods", "persistentvolumeclaims", "persistentvolumes", "nodes"}, Verbs: []string{"get", "list"}},
 	{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"volumeattachments", "csinodes", "csidrivers"}, Verbs: []string{"get", "list"}},
-	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list"}},
+	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}},
 }
 
 // kubeconfigFor writes one for a user with no rights but these.

@@ -283,6 +283,7 @@ func (s *healthScene) compareWithGolden(got string) {
 		{` --kubeconfig=\S+`, ""}, // in the commands, as explain was given it
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`, "TIME"},
 		{`\b\d+(h\d+m|m\d+s|[hms])\b`, "AGE"},
+		{`AGE +`, "AGE "}, // a column is as wide as its ages
 		// The driver's gRPC ends the call at the same deadline, and can be the first.
 		{`stream terminated by RST_STREAM with error code: CANCEL`, "context deadline exceeded"},
 		{regexp.QuoteMeta(s.dir), "DIR"},

@@ -15,7 +15,6 @@ const (
 	VolumeOfAnother    Verdict = "VolumeOfAnother"
 	VolumeNotCSI       Verdict = "VolumeNotCSI"
 	VolumeBeingDeleted Verdict = "VolumeBeingDeleted"
-	VolumeUnhealthy    Verdict = "VolumeUnhealthy" // its driver says so
 	AttachNotRequired  Verdict = "AttachNotRequired"
 	// AttachRequiredWrong is a CSIDriver with attachRequired: false of a driver that attaches.
 	AttachRequiredWrong Verdict = "AttachRequiredWrong"

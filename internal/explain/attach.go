@@ -1,102 +1,213 @@
 package explain
 
 import (
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+const (
+	// longWait is the time without success after which a VolumeAttachment counts as stuck if the hub does not say:
+	// the hub's default of stuckAfter.
+	longWait = 15 * time.Minute
+	// slow is the time without success after which it counts as in trouble if the hub does not say.
+	slow = time.Minute
 )
 
 // attaching explains a volume that waits for its attach. What keeps the hub from calling the driver
 // comes first, then what the objects lack, then the driver's errors.
-func (w *walk) attaching(va *storagev1.VolumeAttachment) {
-	w.service()
-	pv := w.PersistentVolume.Value()
+func (v *volume) attaching(va *storagev1.VolumeAttachment) {
+	v.service()
+	object, pv := v.volumeRef(), v.pv.value
 	switch {
 	case va.Spec.Source.PersistentVolumeName == nil:
-	case w.PersistentVolume.Missing():
-		w.stop(found(diagnosis.VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "does not exist, and the VolumeAttachment names it", w.action(diagnosis.VolumeMissing)))
+	case v.pv.missing:
+		v.stop(found(diagnosis.VolumeMissing, object, "does not exist, and the VolumeAttachment names it", v.action(diagnosis.VolumeMissing)))
 	case pv != nil && pv.DeletionTimestamp != nil:
-		w.stop(w.lasting(diagnosis.VolumeBeingDeleted, ref(PersistentVolume, "", pv.Name), "being deleted", pv.DeletionTimestamp.Time, heldBy(pv.Finalizers), w.action(diagnosis.VolumeBeingDeleted)))
-	case pv != nil && w.Driver == "":
-		w.stop(found(diagnosis.VolumeNotCSI, ref(PersistentVolume, "", pv.Name), "neither a CSI volume nor migrated to CSI", "Delete the VolumeAttachment: no attacher can attach this volume."))
+		v.stop(v.lasting(diagnosis.VolumeBeingDeleted, object, "being deleted", pv.DeletionTimestamp.Time, heldBy(pv.Finalizers), v.action(diagnosis.VolumeBeingDeleted)))
 	}
-	w.withoutDriver()
-	w.elsewhere()
-	w.secret()
-	w.tries(va.Status.AttachError)
-	w.nodeNotes()
+	v.withoutDriver()
+	v.elsewhere()
+	v.withoutSecret()
+	v.tries(va.Status.AttachError)
+	v.nodeNotes()
 }
 
 // detaching explains a VolumeAttachment that was deleted and still exists.
-func (w *walk) detaching(va *storagev1.VolumeAttachment) {
+func (v *volume) detaching(va *storagev1.VolumeAttachment) {
 	own := attach.Finalizer(va.Spec.Attacher)
-	if !attach.HasFinalizer(va.Finalizers, own) {
-		w.foreignFinalizers(va)
+	foreign := slices.DeleteFunc(slices.Clone(va.Finalizers), func(f string) bool { return f == own })
+	kept := found(diagnosis.FinalizerOfAnother, v.attachmentRef(), heldBy(foreign)+", which no attacher sets", "Ask the owner of that finalizer to remove it: the object stays until then.")
+	if len(foreign) == 0 {
+		kept.Fact, kept.Next = "has no finalizer left and is about to be removed", "Wait some seconds."
+	}
+	if len(foreign) == len(va.Finalizers) {
+		v.stop(kept)
 		return
 	}
-	w.service()
-	if va.Annotations[attach.AnnotationVolumeHandle] == "" && va.Spec.Source.PersistentVolumeName != nil && w.PersistentVolume.Missing() {
-		w.stop(found(diagnosis.VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "does not exist, and the VolumeAttachment does not record the volume handle: no attacher knows what to detach", "Restore the PersistentVolume with the same name and handle. Remove the finalizer only if the storage system shows the volume as detached."))
+	v.service()
+	if va.Annotations[attach.AnnotationVolumeHandle] == "" && va.Spec.Source.PersistentVolumeName != nil && v.pv.missing {
+		v.stop(found(diagnosis.VolumeMissing, v.volumeRef(), "does not exist, and the VolumeAttachment does not record the volume handle: no attacher knows what to detach", "Restore the PersistentVolume with the same name and handle. Remove the finalizer only if the storage system shows the volume as detached."))
 	}
 	if va.Annotations[attach.AnnotationNodeID] == "" {
-		w.withoutDriver()
+		v.withoutDriver()
 	}
-	w.secret()
-	w.tries(va.Status.DetachError)
-	if w.report.Stop == nil {
-		w.stop(found(diagnosis.BeingDetached, w.attachmentRef(), "ControllerUnpublishVolume has not succeeded yet", "Wait some seconds. If this lasts, look at the log of the driver's controller."))
-	}
-	for _, f := range va.Finalizers {
-		if f != own {
-			w.note(found(diagnosis.FinalizerOfAnother, w.attachmentRef(), "has the finalizer "+f+", which no attacher sets", "Ask the owner of that finalizer to remove it: the object stays until then."))
-		}
+	v.withoutSecret()
+	v.tries(va.Status.DetachError)
+	v.stopUnlessStopped(found(diagnosis.BeingDetached, v.attachmentRef(), "ControllerUnpublishVolume has not succeeded yet", "Wait some seconds. If this lasts, look at the log of the driver's controller."))
+	if len(foreign) > 0 {
+		v.note(kept)
 	}
 }
 
-// foreignFinalizers explains a deleted VolumeAttachment without the attacher's finalizer.
-func (w *walk) foreignFinalizers(va *storagev1.VolumeAttachment) {
-	fact := "has no finalizer left and is about to be removed"
-	next := "Wait some seconds."
-	if len(va.Finalizers) > 0 {
-		fact = "the attacher has removed its finalizer; the object is " + heldBy(va.Finalizers)
-		next = "Ask the owner of that finalizer to remove it."
+// heldBy lists finalizers.
+func heldBy(finalizers []string) string {
+	if len(finalizers) == 0 {
+		return "held by no finalizer"
 	}
-	w.stop(found(diagnosis.FinalizerOfAnother, w.attachmentRef(), fact, next))
+	return "held by finalizer " + strings.Join(finalizers, ", ")
+}
+
+// action returns what to do about a verdict, as the status page says it.
+func (v *volume) action(verdict diagnosis.Verdict) string {
+	return diagnosis.Cause{Verdict: verdict}.Action(v.nodeName, v.volumeName, "")
 }
 
 // withoutDriver stops if the driver has not registered a node ID on the node.
-func (w *walk) withoutDriver() {
-	if w.NodeName == "" || w.Driver == "" {
-		return
-	}
-	object, node := "CSINode "+w.NodeName, w.CSINode.Value()
+func (v *volume) withoutDriver() {
+	object, node := "CSINode "+v.nodeName, v.csiNode.value
 	switch {
-	case w.CSINode.Missing() && w.Node.Missing():
-		w.stop(found(diagnosis.NodeMissing, "Node "+w.NodeName, "does not exist, and has no CSINode: the node is gone", "Delete the Pod, and the VolumeAttachment if it stays: nothing can be attached to this node."))
-	case w.CSINode.Missing():
-		w.stop(found(diagnosis.NodeWithoutCSI, object, "does not exist: the node's kubelet has registered no CSI driver yet", w.action(diagnosis.NodeWithoutCSI)))
+	case v.csiNode.missing && v.node.missing:
+		v.stop(found(diagnosis.NodeMissing, "Node "+v.nodeName, "does not exist, and has no CSINode: the node is gone", "Delete the Pod, and the VolumeAttachment if it stays: nothing can be attached to this node."))
+	case v.csiNode.missing:
+		v.stop(found(diagnosis.NodeWithoutCSI, object, "does not exist: the node's kubelet has registered no CSI driver yet", v.action(diagnosis.NodeWithoutCSI)))
 	case node != nil:
-		for _, d := range node.Spec.Drivers {
-			if d.Name == w.Driver {
-				w.ok("%s has driver %s, node ID %s", object, w.Driver, d.NodeID)
-				return
-			}
+		i := slices.IndexFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == v.driver })
+		if i < 0 {
+			v.stop(found(diagnosis.NodeWithoutDriver, object, "driver "+v.driver+" is not registered on the node", v.action(diagnosis.NodeWithoutDriver)))
+			return
 		}
-		w.stop(found(diagnosis.NodeWithoutDriver, object, "driver "+w.Driver+" is not registered on the node", w.action(diagnosis.NodeWithoutDriver)))
+		v.ok("%s has driver %s, node ID %s", object, v.driver, node.Spec.Drivers[i].NodeID)
 	}
 }
 
-// secret stops if the secret of the calls does not exist.
-func (w *walk) secret() {
-	s := w.Secret
-	if !s.Object.Missing() {
-		return
+// withoutSecret stops if the secret of the calls does not exist.
+func (v *volume) withoutSecret() {
+	object := "Secret " + v.secret.Namespace + "/" + v.secret.Name
+	switch {
+	case !v.secretExists.missing:
+	case v.va.value.DeletionTimestamp != nil:
+		v.note(found(diagnosis.SecretMissing, object, "does not exist: the detach uses the content that the volume was attached with, and fails if the hub does not remember it", "Create the secret if the detach fails."))
+	default:
+		v.stop(found(diagnosis.SecretMissing, object, "does not exist, and the PersistentVolume names it in controllerPublishSecretRef", v.action(diagnosis.SecretMissing)))
 	}
-	if w.Attachment.Value().DeletionTimestamp != nil {
-		fact, next := "does not exist: the detach uses the content that the volume was attached with, and fails if the hub does not remember it", "Create the secret if the detach fails."
-		w.note(found(diagnosis.SecretMissing, "Secret "+s.Namespace+"/"+s.Name, fact, next))
-		return
+}
+
+// tries says how the tries so far ended and what the next one waits for.
+func (v *volume) tries(inStatus *storagev1.VolumeError) {
+	known := v.attempted(inStatus)
+	for _, d := range v.work(known) {
+		switch f := v.finding(d); f.Verdict {
+		case diagnosis.WaitingForDetach:
+			if !v.stopsAt(diagnosis.WaitingForDetach) { // by the objects, which say more
+				v.stop(f)
+			}
+		case diagnosis.Queued:
+			v.later(f)
+		case diagnosis.Retrying:
+			f.Next = ""
+			v.note(f)
+		case diagnosis.Stuck:
+			v.note(f)
+		case diagnosis.CallInFlight, diagnosis.CallUnanswered, diagnosis.NodeFull:
+			v.stop(f)
+		default:
+			v.failed(f, known.Cause().Verdict)
+		}
 	}
-	w.stop(found(diagnosis.SecretMissing, "Secret "+s.Namespace+"/"+s.Name, "does not exist, and the PersistentVolume names it in controllerPublishSecretRef", w.action(diagnosis.SecretMissing)))
+	for _, f := range v.lastResorts {
+		v.stop(f)
+	}
+	if v.va.value.DeletionTimestamp == nil {
+		next := "Look at the log of the attacher that works for driver " + v.driver + ", and at the log of the driver's controller."
+		if known.State != status.Stuck {
+			next = "Wait some seconds. If this lasts: " + strings.ToLower(next[:1]) + next[1:]
+		}
+		v.stopUnlessStopped(found(diagnosis.NoReasonKnown, v.attachmentRef(), "no problem was found", next))
+	}
+}
+
+func (v *volume) stopUnlessStopped(f Finding) {
+	if v.report.Stop == nil {
+		v.stop(f)
+	}
+}
+
+// work says what came of the tries of a VolumeAttachment.
+func (v *volume) work(a status.Attachment) []diagnosis.Diagnosis {
+	in := status.DiagnosisInput{Attachment: a, Now: v.now}
+	if v.served != nil {
+		in.Driver = &v.served.Driver
+	}
+	return status.DiagnoseWork(in)
+}
+
+// attempted returns the VolumeAttachment as the hub sees it, else as its object shows it. The hub's
+// last error is newer than the error in the object's status.
+func (v *volume) attempted(inStatus *storagev1.VolumeError) status.Attachment {
+	va := v.va.value
+	a := status.Attachment{State: status.Waiting}
+	switch {
+	case v.seen != nil:
+		a = *v.seen
+	case v.now.Sub(asked(va)) >= longWait:
+		a.State = status.Stuck
+	}
+	a.Name, a.Driver, a.Node, a.PersistentVolume, a.Operation, a.Since = va.Name, v.driver, v.nodeName, v.volumeName, status.Attach, asked(va)
+	if va.DeletionTimestamp != nil {
+		a.Operation = status.Detach
+	}
+	if inStatus != nil && diagnosis.IsError(inStatus.Message) && (a.LastError == "" || a.LastError == inStatus.Message) {
+		a.LastError, a.LastErrorTime = inStatus.Message, inStatus.Time.Time
+		if inStatus.ErrorCode != nil {
+			a.LastCause = diagnosis.Cause{Verdict: diagnosis.BackendError, Code: codes.Code(*inStatus.ErrorCode).String()}
+		}
+	}
+	for _, pod := range items(v.pods) {
+		if pod.Spec.NodeName == v.nodeName {
+			a.Pods = append(a.Pods, pod.Namespace+"/"+pod.Name)
+		}
+	}
+	return a
+}
+
+// sameCause are verdicts by which the objects and the last error say the same.
+var sameCause = [][]diagnosis.Verdict{
+	{diagnosis.NodeWithoutDriver, diagnosis.NodeWithoutCSI, diagnosis.NodeMissing},
+	{diagnosis.VolumeMissing, diagnosis.VolumeBeingDeleted, diagnosis.VolumeNotCSI},
+	{diagnosis.CannotConnect, diagnosis.SocketMissing, diagnosis.CertificateExpired, diagnosis.CertificateName, diagnosis.NameMismatch, diagnosis.DriverNotReady},
+	{diagnosis.SecretMissing},
+}
+
+// failed says what the last error means, unless the walk has stopped at its cause already.
+func (v *volume) failed(f Finding, cause diagnosis.Verdict) {
+	secret := v.secret.Namespace + "/" + v.secret.Name
+	switch {
+	case slices.ContainsFunc(sameCause, func(all []diagnosis.Verdict) bool { return slices.Contains(all, cause) && v.stopsAt(all...) }):
+	case cause == diagnosis.SecretMissing && v.secretExists.value != nil:
+		f.Fact, f.Next = f.Fact+"; the secret exists now", "Wait for the next try."
+		v.later(f)
+	case f.Verdict == diagnosis.SecretForbidden && !strings.Contains(f.Next, "secret "+secret+","):
+		f.Next = v.action(f.Verdict) // whoever may write the status of a VolumeAttachment could name another secret
+		v.stop(f)
+	default:
+		v.stop(f)
+	}
 }

@@ -192,9 +192,9 @@ func (s *cureScene) explain(question string) explain.Report {
 	defer hub.Close()
 	q, err := explain.ParseQuestion(question, metav1.NamespaceDefault)
 	s.must(err)
-	facts, err := explain.Gather(s.ctx, q, explain.Sources{Kube: s.kube, Hub: hub, Namespace: s.hubSpace})
+	report, err := explain.Explain(s.ctx, q, explain.Sources{Kube: s.kube, Hub: hub, Namespace: s.hubSpace})
 	s.must(err)
-	return explain.Explain(facts)
+	return report
 }
 
 // explainedUntil asks until the answer stops at a verdict and has commands: hub and players need time to get there. It

@@ -1,31 +1,25 @@
 // Package explain says why a volume is not attached, in plain words, and what to do.
 //
-// The flow: Gather reads what can be read about a question — the Pod, its claims and
-// PersistentVolumes, the VolumeAttachment, driver, node and leases from the API server,
-// and what the replicas of a hub know — into Facts. Explain, which is pure, walks
-// along pod → claim → PersistentVolume → VolumeAttachment → driver → node → lease → last
-// error, and stops where something is not as it should be. The Report says what is in
-// order, where it stops, what else was found and what could not be asked; Text prints it.
+// Explain reads what there is about a question: the Pod, its claims and PersistentVolumes, the VolumeAttachment, driver,
+// node and lease from the API server, and what the replicas of a hub know. Then it walks along pod → claim →
+// PersistentVolume → VolumeAttachment → driver → node → lease → last error, and stops where something is not as it should
+// be. The Report says what is in order, where it stops, what else was found and what could not be read; Text prints it.
 //
-// A question about a driver or a node has one report for the driver or node, and its VolumeAttachments in
-// groups: each is explained by the same walk, and equal causes are one Group. For a driver that the hub serves, the reasons are
-// those of status.Driver.Health: explain adds only what the objects show.
+// A question about a driver or a node has one report for the driver or node, and a list of its VolumeAttachments. For a
+// driver that the hub serves, the reasons are those of status.Driver.Health: explain adds only what the objects show.
 //
-// The first problem on the way is the stop: first what keeps attachers from working for the
-// driver, then what the objects lack, then the errors of the driver. The others are notes.
+// The first problem on the way is the stop: first what keeps attachers from working for the driver, then what the objects
+// lack, then the errors of the driver. The others are notes.
 //
-// Each object is read once, and is then one of four things: not read, absent, unreadable or
-// present (see Object). Only an absent object counts as missing. The report names unreadable
-// objects; if the answer depends on them, the result is NotKnown.
+// Each object is read once, and is then missing, unreadable or there (see object). Only an object that was looked for and is
+// not there counts as missing. The report names unreadable objects; if the answer depends on them, the result is NotKnown.
 //
-// Every walk checks the claim. A problem of the claim is the stop if the question is about a Pod
-// or the claim. An attacher needs no claim, so for a VolumeAttachment the problem is a note.
+// Every walk checks the claim. A problem of the claim is the stop if the question is about a Pod or the claim. An attacher
+// needs no claim, so for a VolumeAttachment the problem is a note.
 //
-// explain and the status page use the same words: hub/status compares, hub/diagnosis has the
-// texts. Only explain has the verdicts about objects of Kubernetes that the hub does not read.
-//
-// explain decides by the kind of what the hub waits for (status.Wait), never by its text. If the hub reports that the volume was
-// left attached somewhere, this is a note, also for an object that is gone.
+// explain and the status page use the same words: hub/status compares, hub/diagnosis has the texts. Only explain has the
+// verdicts about objects of Kubernetes that the hub does not read. It decides by verdicts and by the kind of what the hub
+// waits for (status.Wait), never by a text.
 //
 // The package writes nothing and reads no secret. It asks only whether a secret exists, if it may.
 package explain

@@ -1,617 +1,165 @@
-package explain
+package explain_test
 
 import (
-	"errors"
-	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 )
 
-const (
-	driver   = "csi.example.com"
-	identity = "hub-0_abc"
-)
-
-var now = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
-
-func before(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
-
-// situation is Facts that a test can change with few words.
-type situation struct {
-	Facts
-	v      *Volume
-	va     *storagev1.VolumeAttachment
-	pv     *corev1.PersistentVolume
-	served *hubclient.Driver
-	seen   *status.Attachment
-}
-
-// waiting is a VolumeAttachment that was made 40 s ago and is not attached, with all
-// else in order: a hub works for the driver.
-func waiting() *situation {
-	name, pvName := "csi-1", "pv-1"
-	s := &situation{
-		va: &storagev1.VolumeAttachment{
-			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: before(40 * time.Second)},
-			Spec:       storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: "node-1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pvName}},
-		},
-		pv: &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: pvName},
-			Spec: corev1.PersistentVolumeSpec{
-				AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "vol-1"}},
-			},
-		},
-		served: &hubclient.Driver{Replica: "Pod h/hub-0", Leader: identity, Driver: status.Driver{
-			Name: driver, State: "Ready", Up: true, Mode: "active", Endpoint: "unix:///csi/x.sock", Since: now.Add(-time.Hour), Workers: 20,
-			Lease: status.Lease{Name: "external-attacher-leader-csi-example-com", Namespace: "h", Holder: identity, Mine: true},
-		}},
-		seen: &status.Attachment{Name: name, Driver: driver, State: status.Waiting, Operation: status.Attach},
+// mustAsk answers a question about a world that can be asked.
+func (w *world) mustAsk(t *testing.T, question string) explain.Report {
+	t.Helper()
+	r, err := w.asked(t, question)
+	if err != nil {
+		t.Fatal(err)
 	}
-	s.Facts = Facts{Now: now, Question: Question{Kind: VolumeAttachment, Name: name}, Found: true,
-		Volumes: []Volume{{
-			VolumeName: pvName, NodeName: "node-1", Driver: driver,
-			PersistentVolume: Present(s.pv),
-			Attachment:       Present(s.va),
-			Others:           Present(&[]storagev1.VolumeAttachment{}),
-			Users:            Present(&[]corev1.Pod{}),
-			Node:             Present(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{controllerAttaches: "true"}}}),
-			CSINode:          Present(&storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: "id-1"}}}}),
-			CSIDriver:        Absent[storagev1.CSIDriver](),
-			Leases:           leases(lease("h", identity, 2*time.Second)),
-			Served:           s.served, Seen: Present(s.seen),
-		}},
-		Hub: Hub{View: hubclient.View{
-			Drivers: []hubclient.Driver{*s.served},
-			Replicas: []hubclient.Replica{{Replica: "Pod h/hub-0", Overview: status.Overview{Identity: identity,
-				Replicas: []status.Replica{{Identity: identity, Self: true}, {Identity: "hub-1_def"}}}}},
-		}},
-	}
-	s.v = &s.Volumes[0]
-	return s
-}
-
-// leases are those that were found in all namespaces.
-func leases(all ...coordinationv1.Lease) Leases {
-	return Leases{Name: "external-attacher-leader-csi-example-com", Where: "any namespace", All: Present(&all)}
-}
-
-func lease(namespace, holder string, renewedBefore time.Duration) coordinationv1.Lease {
-	lasts, acquired, renewed := int32(15), metav1.NewMicroTime(now.Add(-time.Hour)), metav1.NewMicroTime(now.Add(-renewedBefore))
-	return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "external-attacher-leader-csi-example-com"},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &lasts, AcquireTime: &acquired, RenewTime: &renewed}}
-}
-
-// alone takes the hub away.
-func (s *situation) alone() {
-	s.Hub = Hub{Err: errors.New("connection refused")}
-	s.v.Served, s.v.Seen = nil, Object[status.Attachment]{}
-}
-
-// notConfigured takes the driver from the hub.
-func (s *situation) notConfigured() {
-	s.Hub.View.Drivers, s.v.Served, s.v.Seen, s.v.Leases = nil, nil, Object[status.Attachment]{}, leases()
-}
-
-func (s *situation) conflict(reason string) {
-	s.Hub.View.Replicas[0].Overview.Config.Conflicts = []status.Conflict{{Driver: driver, Loser: "CSIDriver csi.example.com", Reason: reason}}
-}
-
-// state puts the driver into one.
-func (s *situation) state(state, reason string) {
-	s.served.State, s.served.Reason, s.served.Up = state, reason, state == "Ready" || state == "Paused" || state == "WaitingForLease"
-	s.served.Lease.Mine = s.served.Up && state != "WaitingForLease"
-}
-
-// failed notes an error in the status of the object.
-func (s *situation) failed(message string, code int32) {
-	e := &storagev1.VolumeError{Message: message, Time: before(12 * time.Second)}
-	if code != 0 {
-		e.ErrorCode = &code
-	}
-	s.va.Status.AttachError = e
-	if s.va.DeletionTimestamp != nil {
-		s.va.Status.AttachError, s.va.Status.DetachError = nil, e
-	}
-}
-
-// deleted has it detached since 30 s.
-func (s *situation) deleted() {
-	t := before(30 * time.Second)
-	s.va.DeletionTimestamp, s.va.Status.Attached = &t, true
-	s.va.Finalizers = []string{attach.Finalizer(driver)}
-	s.va.Annotations = map[string]string{attach.AnnotationNodeID: "id-1", attach.AnnotationVolumeHandle: "vol-1"}
-	s.seen.Operation = status.Detach
-}
-
-// other adds a VolumeAttachment of the same volume for node-2.
-func (s *situation) other(change func(*storagev1.VolumeAttachment)) {
-	other := s.va.DeepCopy()
-	other.Name, other.Spec.NodeName, other.Status.Attached = "csi-2", "node-2", true
-	change(other)
-	s.v.Others = Present(&[]storagev1.VolumeAttachment{*other})
-}
-
-// ofPod asks about a Pod instead, whose VolumeAttachment is not there yet.
-func (s *situation) ofPod() {
-	s.Question = Question{Kind: Pod, Namespace: "default", Name: "web"}
-	s.Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: corev1.PodSpec{NodeName: "node-1"}}
-	s.v.Mount, s.v.Namespace, s.v.ClaimName = "data", "default", "claim-1"
-	s.v.Claim = Present(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "claim-uid"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}})
-	s.v.Attachment, s.v.Seen = Absent[storagev1.VolumeAttachment](), Object[status.Attachment]{}
-}
-
-func noChange(*storagev1.VolumeAttachment) {}
-
-func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
-	leaving := func(va *storagev1.VolumeAttachment) {
-		t := before(time.Minute)
-		va.DeletionTimestamp = &t
-		va.Status.DetachError = &storagev1.VolumeError{Message: "rpc error: code = Internal desc = array busy"}
-	}
-	var texts strings.Builder
-	for _, tt := range []struct {
-		name   string
-		change func(*situation)
-		want   diagnosis.Verdict
-		words  string // in the stop's object, fact or advice, "|" between several
-	}{
-		{"driver not configured", (*situation).notConfigured, diagnosis.DriverNotConfigured, driver + "|drivers.yaml"},
-		{"driver not configured, a sidecar works for it", func(s *situation) {
-			s.notConfigured()
-			s.v.Leases = leases(lease("kube-system", "sidecar-7", 2*time.Second))
-		}, diagnosis.DriverNotConfigured, "sidecar-7"},
-		{"a sidecar's error counts more than that it is one", func(s *situation) {
-			s.notConfigured()
-			s.v.Leases = leases(lease("kube-system", "sidecar-7", 2*time.Second))
-			s.failed("rpc error: code = Internal desc = broken array", 13)
-		}, diagnosis.BackendError, "Internal|broken array"},
-		{"endpoint not allowed", func(s *situation) {
-			s.notConfigured()
-			s.conflict(`endpoint "unix:///x" is not allowed by discovery.csiDrivers.allowedEndpoints, nothing is contacted`)
-		}, diagnosis.EndpointNotAllowed, "unix:///x|allowedEndpoints"},
-		{"conflict", func(s *situation) { s.notConfigured(); s.conflict("is already the endpoint of another") }, diagnosis.DriverConflict, "already the endpoint"},
-		{"socket missing", func(s *situation) {
-			s.state("Connecting", "dial unix /csi/x.sock: connect: no such file or directory")
-		}, diagnosis.SocketMissing, "unix:///csi/x.sock|no such file|mounted"},
-		{"refused", func(s *situation) { s.state("Lost", "dial tcp 10.0.0.1:9443: connect: connection refused") }, diagnosis.CannotConnect, "refused|cannot be called at"},
-		{"wrong name", func(s *situation) { s.state("NameMismatch", `reports the name "other"`) }, diagnosis.NameMismatch, `reports the name "other"`},
-		{"not ready", func(s *situation) {
-			s.state("Probing", "driver is not ready (Probe)")
-		}, diagnosis.DriverNotReady, "not ready"},
-		{"paused", func(s *situation) { s.served.Mode = "paused"; s.state("Paused", "its paused by `mode: paused`") }, diagnosis.DriverPaused, "mode: paused|active"},
-		{"draining", func(s *situation) { s.state("Draining", "2 calls in flight") }, diagnosis.DriverDraining, "2 calls"},
-		{"observed", func(s *situation) {
-			s.served.Mode, s.served.Lease.Mine = "observe", false
-			s.v.Leases = leases(lease("h", "sidecar-7", 2*time.Second))
-		}, diagnosis.DriverObserved, "observe|sidecar-7"},
-		{"lease held", func(s *situation) {
-			s.state("WaitingForLease", "held by sidecar-7")
-			s.v.Leases = leases(lease("h", "sidecar-7", 2*time.Second))
-		}, diagnosis.LeaseHeld, "another attacher (sidecar-7) for 60m|last renewed 2s ago"},
-		{"lease held by a replica that is silent", func(s *situation) {
-			s.state("WaitingForLease", "held by hub-1_def")
-			s.v.Leases = leases(lease("h", "hub-1_def", 2*time.Second))
-		}, diagnosis.LeaseHeld, "hub-1_def|was not asked, or has not answered|without --server"},
-		{"lease held by a replica that alone has the driver, and is silent", func(s *situation) {
-			s.notConfigured()
-			s.v.Leases = leases(lease("h", "hub-1_def", 2*time.Second))
-		}, diagnosis.LeaseHeld, "hub-1_def|has not answered|configuration"},
-		{"lease expired", func(s *situation) {
-			s.state("WaitingForLease", "held by sidecar-7")
-			s.v.Leases = leases(lease("h", "sidecar-7", time.Minute))
-		}, diagnosis.LeaseExpired, "not renewed by its holder sidecar-7 for 60s|its duration is 15s"},
-		{"lease free", func(s *situation) {
-			s.state("WaitingForLease", "waiting for the other replicas to announce themselves")
-			s.served.Lease.Holder, s.v.Leases = "", leases()
-		}, diagnosis.LeaseFree, "h/external-attacher-leader-csi-example-com|to announce themselves"},
-		{"lease expired by the clock of the hub", func(s *situation) {
-			s.state("WaitingForLease", "no replica can call the driver")
-			s.served.Lease.Holder, s.served.Lease.LastHolder, s.v.Leases = "", "sidecar-7", leases(lease("h", "sidecar-7", 2*time.Second))
-		}, diagnosis.LeaseExpired, "not renewed by its holder sidecar-7 for 2s"},
-		{"lease missing, and it may not be created", func(s *situation) {
-			s.state("WaitingForLease", "the lease cannot be taken: lease ns/l does not exist, and the hub may not create it; create the lease, or remove lease.namespace")
-			s.served.Lease.Holder, s.v.Leases = "", leases()
-		}, diagnosis.LeaseMissing, "Create the lease"},
-		{"no right on the lease", func(s *situation) {
-			s.state("WaitingForLease", `the lease cannot be taken: leases.coordination.k8s.io "l" is forbidden: User "hub" cannot update resource "leases"`)
-			s.served.Lease.Holder, s.v.Leases = "", leases()
-		}, diagnosis.WriteForbidden, "Grant the hub get, list, watch and update on this lease, by name"},
-		{"lease as the hub sees it", func(s *situation) {
-			s.state("WaitingForLease", "")
-			s.served.Lease.Holder, s.v.Leases = "sidecar-7", Leases{All: Unreadable[[]coordinationv1.Lease](errors.New("forbidden"))}
-		}, diagnosis.LeaseHeld, "sidecar-7"},
-		{"node without driver", func(s *situation) { s.v.CSINode.Value().Spec.Drivers[0].Name = "other" }, diagnosis.NodeWithoutDriver, "CSINode node-1|" + driver + "|DaemonSet"},
-		{"node without CSI", func(s *situation) { s.v.CSINode = Absent[storagev1.CSINode]() }, diagnosis.NodeWithoutCSI, "CSINode node-1|kubelet"},
-		{"node gone", func(s *situation) { s.v.CSINode, s.v.Node = Absent[storagev1.CSINode](), Absent[corev1.Node]() }, diagnosis.NodeMissing, "node-1|gone"},
-		{"volume missing", func(s *situation) { s.v.PersistentVolume = Absent[corev1.PersistentVolume]() }, diagnosis.VolumeMissing, "pv-1"},
-		{"volume being deleted", func(s *situation) {
-			t := before(time.Minute)
-			s.pv.DeletionTimestamp, s.pv.Finalizers = &t, []string{"kubernetes.io/pv-protection"}
-		}, diagnosis.VolumeBeingDeleted, "pv-protection|pv-1"},
-		{"secret missing", func(s *situation) { s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Absent[struct{}]()} }, diagnosis.SecretMissing, "ns/creds|controllerPublishSecretRef"},
-		{"secret forbidden", func(s *situation) {
-			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
-			s.failed(`read secret ns/creds for the call: secrets "creds" is forbidden: User "hub" cannot get`, 0)
-		}, diagnosis.SecretForbidden, "VolumeAttachment csi-1 the last try failed (12s ago)|get on secret ns/creds, and on no other"},
-		{"secret was missing", func(s *situation) {
-			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
-			s.failed(`read secret ns/creds for the call: secrets "creds" not found`, 0)
-		}, diagnosis.SecretMissing, "the secret exists now"},
-		{"the driver's own error about a secret is the driver's", func(s *situation) {
-			s.failed("rpc error: code = PermissionDenied desc = read secret a/b for the call: forbidden", 7)
-		}, diagnosis.BackendError, "PermissionDenied|credentials"},
-		{"backend error", func(s *situation) { s.failed("rpc error: code = ResourceExhausted desc = too many volumes", 8) }, diagnosis.BackendError,
-			"answered ResourceExhausted to ControllerPublishVolume (12s ago): too many volumes|allocatable"},
-		{"backend error of which only the text is known", func(s *situation) { s.failed("rpc error: code = NotFound desc = no vol-1", 0) }, diagnosis.BackendError, "NotFound|no vol-1|volume handle"},
-		{"backend error that the hub knows", func(s *situation) {
-			s.seen.LastError = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
-			s.failed("rpc error: code = Internal desc = older", 13)
-		}, diagnosis.BackendError, "DeadlineExceeded|timeout"},
-		{"backend error behind being stuck", func(s *situation) {
-			s.failed("stuck: attach wanted since 2026-03-01T02:00:00Z, tried 40 times, the last error: rpc error: code = Aborted desc = pending", 10)
-		}, diagnosis.BackendError, "Aborted|pending"},
-		{"what only the status says", func(s *situation) { s.alone(); s.failed("the driver is not connected: dial refused", 0) }, diagnosis.CannotConnect, "dial refused"},
-		{"an error that nobody knows", func(s *situation) { s.failed("something else", 0) }, diagnosis.LastError, "something else"},
-		{"waiting for a detach", func(s *situation) { s.other(leaving) }, diagnosis.WaitingForDetach, "csi-2|node-2|array busy|explain csi-2"},
-		{"waiting for a detach, as the hub says", func(s *situation) {
-			s.seen.SetWaiting(status.Wait{Kind: status.WaitForDetach, Node: "node-3", VolumeAttachment: "csi-3"})
-		}, diagnosis.WaitingForDetach, "from node node-3|explain csi-3"},
-		{"waiting for a detach by what is gone from the cache, as the hub says", func(s *situation) {
-			s.seen.SetWaiting(status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-3"})
-		}, diagnosis.WaitingForDetach, "explain csi-3"},
-		{"waiting for a detach of what was left attached, as the hub says", func(s *situation) {
-			s.seen.SetWaiting(status.Wait{Kind: status.WaitForUnowned, NodeID: "id-3"})
-		}, diagnosis.WaitingForDetach, "node ID id-3|left attached|csi-attach-hub status"},
-		{"published elsewhere, by the driver's word", func(s *situation) {
-			s.seen.LastError, s.seen.Elsewhere = "rpc error: code = FailedPrecondition desc = in use", []status.Elsewhere{{NodeID: "id-3", Node: "node-3", Asked: now.Add(-12 * time.Second)}}
-		}, diagnosis.PublishedElsewhere, "id-3|node-3|no VolumeAttachment asks for it there (12s ago): in use|drift.unexpected"},
-		{"published elsewhere, and about to be detached there", func(s *situation) {
-			s.seen.LastError, s.seen.Elsewhere = "rpc error: code = FailedPrecondition desc = in use", []status.Elsewhere{{NodeID: "id-3", Node: "node-3", Detaching: true}}
-		}, diagnosis.PublishedElsewhere, "Wait: the hub detaches the volume from node ID id-3 (node node-3) first"},
-		{"attached elsewhere", func(s *situation) {
-			s.other(noChange)
-			s.v.Users = Present(&[]corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}, Spec: corev1.PodSpec{NodeName: "node-2"}}})
-		}, diagnosis.AttachedElsewhere, "node-2|Multi-Attach|default/old"},
-		{"attached elsewhere is fine for many", func(s *situation) {
-			s.pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
-			s.other(noChange)
-		}, diagnosis.NoReasonKnown, ""},
-		{"call in flight", func(s *situation) {
-			s.seen.State, s.served.Settings.Timeout = status.Attaching, status.Duration(2*time.Minute)
-		}, diagnosis.CallInFlight, "2m"},
-		{"queued", func(s *situation) {
-			s.seen.SetWaiting(status.Wait{Kind: status.WaitForWorker})
-			s.served.Busy = 20
-		}, diagnosis.Queued, "a worker of the driver|20 of 20"},
-		{"just asked", func(*situation) {}, diagnosis.NoReasonKnown, driver},
-
-		{"no hub: nobody has served it", func(s *situation) { s.alone(); s.v.Leases = leases() }, diagnosis.LeaseMissing, "any namespace|" + driver},
-		{"no hub: its holder has died", func(s *situation) {
-			s.alone()
-			s.v.Leases = leases(lease("h", identity, time.Hour))
-		}, diagnosis.LeaseExpired, identity},
-		{"no hub: nobody holds it", func(s *situation) { s.alone(); s.v.Leases = leases(lease("h", "", time.Hour)) }, diagnosis.LeaseFree, ""},
-		{"no hub: the last error is in the object", func(s *situation) {
-			s.alone()
-			s.v.Leases = leases()
-			s.failed("rpc error: code = Internal desc = broken", 13)
-		}, diagnosis.BackendError, "broken"},
-		{"no hub: what the node lacks", func(s *situation) { s.alone(); s.v.CSINode = Absent[storagev1.CSINode]() }, diagnosis.NodeWithoutCSI, ""},
-		{"no hub, no reason", (*situation).alone, diagnosis.NoReasonKnown, ""},
-
-		{"detach: the driver's error", func(s *situation) { s.deleted(); s.failed("rpc error: code = Internal desc = busy", 13) }, diagnosis.BackendError, "ControllerUnpublishVolume|busy"},
-		{"detach: running", func(s *situation) { s.deleted(); s.seen.State = status.Detaching }, diagnosis.CallInFlight, ""},
-		{"detach: waiting", (*situation).deleted, diagnosis.BeingDetached, "ControllerUnpublishVolume"},
-		{"detach: the socket is missing", func(s *situation) {
-			s.deleted()
-			s.state("Lost", "dial unix: connect: no such file or directory")
-		}, diagnosis.SocketMissing, ""},
-		{"detach: somebody else's finalizer", func(s *situation) { s.deleted(); s.va.Finalizers = []string{"example.com/keep"} }, diagnosis.FinalizerOfAnother, "example.com/keep"},
-		{"detach: gone any moment", func(s *situation) { s.deleted(); s.va.Finalizers = nil }, diagnosis.FinalizerOfAnother, "about to be removed"},
-		{"detach: neither volume nor handle", func(s *situation) {
-			s.deleted()
-			s.v.PersistentVolume, s.va.Annotations[attach.AnnotationVolumeHandle] = Absent[corev1.PersistentVolume](), ""
-		}, diagnosis.VolumeMissing, "same name and handle"},
-		{"detach: the volume is gone, its handle is known", func(s *situation) { s.deleted(); s.v.PersistentVolume = Absent[corev1.PersistentVolume]() }, diagnosis.BeingDetached, ""},
-		{"detach: the node is gone, its ID is known", func(s *situation) {
-			s.deleted()
-			s.v.CSINode, s.v.Node = Absent[storagev1.CSINode](), Absent[corev1.Node]()
-		}, diagnosis.BeingDetached, ""},
-
-		{"pod: not asked yet", (*situation).ofPod, diagnosis.NotAskedYet, "node-1|kube-controller-manager"},
-		{"pod: not scheduled", func(s *situation) {
-			s.ofPod()
-			s.Pod.Spec.NodeName, s.v.NodeName = "", ""
-			s.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
-		}, diagnosis.PodNotScheduled, "0/3 nodes|scheduler"},
-		{"pod: claim missing", func(s *situation) { s.ofPod(); s.v.Claim = Absent[corev1.PersistentVolumeClaim]() }, diagnosis.ClaimMissing, "default/claim-1"},
-		{"pod: claim not bound", func(s *situation) {
-			s.ofPod()
-			class := "fast"
-			s.v.Claim.Value().Status.Phase, s.v.Claim.Value().Spec.StorageClassName = corev1.ClaimPending, &class
-		}, diagnosis.ClaimNotBound, "Pending|fast|provisioner"},
-		{"pod: claim lost", func(s *situation) { s.ofPod(); s.v.Claim.Value().Status.Phase = corev1.ClaimLost }, diagnosis.ClaimNotBound, "Lost"},
-		{"pod: volume missing", func(s *situation) { s.ofPod(); s.v.PersistentVolume = Absent[corev1.PersistentVolume]() }, diagnosis.VolumeMissing, "pv-1"},
-		{"pod: volume of another claim", func(s *situation) {
-			s.ofPod()
-			s.pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "was", UID: "another"}
-		}, diagnosis.VolumeOfAnother, "default/was"},
-		{"pod: not CSI", func(s *situation) { s.ofPod(); s.v.Driver, s.pv.Spec.CSI = "", nil }, diagnosis.VolumeNotCSI, "pv-1"},
-		{"pod: attached elsewhere", func(s *situation) { s.ofPod(); s.other(noChange) }, diagnosis.AttachedElsewhere, "node-2"},
-		{"pod: waits for a detach", func(s *situation) { s.ofPod(); s.other(leaving) }, diagnosis.WaitingForDetach, "node-2"},
-		{"pod: its node is gone", func(s *situation) { s.ofPod(); s.v.Node = Absent[corev1.Node]() }, diagnosis.NodeMissing, "node-1"},
-		{"pod: the kubelet attaches", func(s *situation) { s.ofPod(); s.v.Node.Value().Annotations = nil }, diagnosis.KubeletAttaches, "enableControllerAttachDetach"},
-
-		{"volume: nobody wants it", func(s *situation) {
-			s.ofPod()
-			s.Pod, s.v.NodeName, s.Question = nil, "", Question{Kind: PersistentVolume, Name: "pv-1"}
-		}, diagnosis.NotWanted, "pv-1"},
-		{"volume: its user has no node", func(s *situation) {
-			s.ofPod()
-			s.Pod, s.v.NodeName, s.Question = nil, "", Question{Kind: PersistentVolume, Name: "pv-1"}
-			s.v.Users = Present(&[]corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}})
-		}, diagnosis.PodNotScheduled, "default/web"},
-		{"volume: deleted and unused", func(s *situation) {
-			s.ofPod()
-			s.Pod, s.v.NodeName = nil, ""
-			t := before(time.Minute)
-			s.pv.DeletionTimestamp, s.pv.Finalizers = &t, []string{"external-attacher/csi-example-com"}
-		}, diagnosis.VolumeBeingDeleted, "external-attacher/csi-example-com"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := waiting()
-			tt.change(s)
-			r := Explain(s.Facts)
-			if r.Result != Waiting || r.Result.ExitCode() != 1 || len(r.Volumes) != 1 || r.Volumes[0].Stop == nil {
-				t.Fatalf("it is %s, want a stop and waiting:\n%s", r.Result, r.Text())
-			}
-			stop := *r.Volumes[0].Stop
-			if stop.Verdict != tt.want {
-				t.Errorf("stops at %s, want %s:\n%s", stop.Verdict, tt.want, r.Text())
-			}
-			for word := range strings.SplitSeq(tt.words, "|") {
-				if text := stop.Object + " " + stop.Fact + " " + stop.Next; !strings.Contains(text, word) {
-					t.Errorf("%q is not in %q", word, text)
-				}
-			}
-			if stop.Object == "" || stop.Fact == "" || stop.Next == "" {
-				t.Errorf("a verdict needs object, fact and next step: %+v", stop)
-			}
-			if first := []rune(stop.Next)[0]; !unicode.IsUpper(first) || !strings.HasSuffix(stop.Next, ".") {
-				t.Errorf("%q is not an imperative with a full stop", stop.Next)
-			}
-			fmt.Fprintf(&texts, "# %s: %s\n%s: %s\n-> %s\n\n", tt.name, stop.Verdict, stop.Object, stop.Fact, stop.Next)
-		})
-	}
-	golden(t, "stops", texts.String())
+	return r
 }
 
 // Texts of whole reports, as a terminal shows them.
 func TestReportsReadWell(t *testing.T) {
-	failing := func(s *situation) {
-		s.seen.State, s.seen.Tries, s.seen.NextTry = status.Failing, 7, now.Add(7*time.Second)
-		s.failed("rpc error: code = ResourceExhausted desc = attachment limit of instance i-0a1 exceeded", 8)
-	}
-	asAbout := func(s *situation, kind Kind, name string) {
-		s.Question, s.Subject = Question{Kind: kind, Name: name}, &Volume{Driver: driver, Served: s.served, Leases: s.v.Leases, CSIDriver: s.v.CSIDriver}
-		if kind == Node {
-			s.Subject = &Volume{NodeName: name, Node: s.v.Node, CSINode: s.v.CSINode}
-		}
-		s.v.Health, s.Listed = status.Broken, Present(&[]storagev1.VolumeAttachment{*s.va})
-	}
-	for name, change := range map[string]func(*situation){
-		"failing": failing,
-		"hanging": func(s *situation) {
-			failing(s)
-			s.seen.State, s.seen.Call = status.Attaching, status.Call{Method: "ControllerPublishVolume", Since: now.Add(-66 * time.Second)}
-			s.served.Settings.Timeout = status.Duration(2 * time.Minute)
-		},
-		"attached":  func(s *situation) { s.va.Status.Attached = true },
-		"not-found": func(s *situation) { s.Found = false },
-		"no-hub":    (*situation).alone,
-		"driver": func(s *situation) {
-			failing(s)
-			asAbout(s, Driver, driver)
-			s.state("Lost", "dial unix /csi/x.sock: connect: connection refused")
-			s.served.DownSince, s.served.Waiters = now.Add(-8*time.Minute-12*time.Second), []string{"default/web-0", "default/web-1"}
-			s.served.Lanes = []status.Lane{{Operation: status.Attach, Queued: 2, Stuck: 1, StuckSince: now.Add(-20 * time.Minute), OldestSince: now.Add(-20 * time.Minute)}}
-			s.served.Health = status.HealthOfDriver(s.served.Driver, s.Hub.View.Members(), now)
-		},
-		"driver-unserved": func(s *situation) {
-			s.notConfigured()
-			s.served = nil
-			asAbout(s, Driver, driver)
-		},
-		"node": func(s *situation) { failing(s); asAbout(s, Node, "node-1") },
+	full := all(fails("rpc error: code = ResourceExhausted desc = attachment limit of instance i-0a1 exceeded"), func(w *world) {
+		w.seen.State, w.seen.Tries, w.seen.NextTry = status.Failing, 7, time.Now().Add(7*time.Second)
+	})
+	for name, tt := range map[string]struct {
+		question string
+		change   func(*world)
+	}{
+		"failing": {byPod, full},
+		"hanging": {byVA, all(full, func(w *world) {
+			w.seen.State, w.seen.Call = status.Attaching, status.Call{Method: "ControllerPublishVolume", Since: time.Now().Add(-66 * time.Second)}
+			w.served.Settings.Timeout = status.Duration(2 * time.Minute)
+		})},
+		"attached":  {byVA, attached},
+		"not-found": {"csi-7", func(*world) {}},
+		"no-hub":    {byVA, noHub},
+		"driver": {"driver/" + driverName, func(w *world) {
+			driverState("Lost", "dial unix /csi/x.sock: connect: connection refused", false)(w)
+			w.served.DownSince, w.served.Waiters, w.served.Source = time.Now().Add(-8*time.Minute-12*time.Second), []string{"default/web-0", "default/web-1"}, "drivers.yaml:3"
+			w.served.Lanes = []status.Lane{{Operation: status.Attach, Queued: 2, Stuck: 1, StuckSince: time.Now().Add(-20 * time.Minute), OldestSince: time.Now().Add(-20 * time.Minute)}}
+			w.served.Checklist = []status.Check{{Name: "endpoint", Text: "nothing answers", Action: "Start it."}, {Name: "rights", OK: true, Text: "the hub has all that it needs"}}
+			w.stuck("csi-a", "no path")
+		}},
+		"driver-unserved": {"driver/" + driverName, func(w *world) {
+			w.served = nil
+			w.volume("csi-a", time.Hour, status.Attachment{State: status.Unclaimed, Operation: status.Attach})
+		}},
+		"node": {"node/node-1", func(w *world) { w.stuck("csi-a", "no path") }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := waiting()
-			change(s)
-			golden(t, name, Explain(s.Facts).Text())
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				tt.change(w)
+				golden(t, name, w.mustAsk(t, tt.question).Text())
+			})
 		})
 	}
 }
 
-func TestAttachedAndWhatNeedsNoAttachingEndWithZero(t *testing.T) {
-	no := false
-	noAttach := func(s *situation) {
-		s.v.CSIDriver = Present(&storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{AttachRequired: &no}})
-	}
-	for _, tt := range []struct {
-		name   string
-		change func(*situation)
-		note   diagnosis.Verdict
+func TestFindingsBesideTheStopAreNotes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*world)
+		want   []diagnosis.Verdict
+		words  string // in the text
 	}{
-		{"attached", func(s *situation) { s.va.Status.Attached = true }, ""},
-		{"attached, no hub", func(s *situation) { s.va.Status.Attached = true; s.alone() }, ""},
-		{"attached, and the node is gone", func(s *situation) { s.va.Status.Attached, s.v.Node = true, Absent[corev1.Node]() }, diagnosis.NodeMissing},
-		{"attached, and the finalizer was taken", func(s *situation) {
-			s.va.Status.Attached, s.va.Annotations = true, map[string]string{attach.AnnotationNodeID: "id-1"}
-		}, diagnosis.FinalizerOfAnother},
-		{"attached to a node that is not ready", func(s *situation) {
-			s.va.Status.Attached = true
-			s.v.Node.Value().Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "kubelet stopped"}}
-		}, diagnosis.NodeNotReady},
-		{"attach not required", func(s *situation) { s.ofPod(); noAttach(s) }, ""},
-		{"attach not required, and yet asked for", noAttach, diagnosis.AttachNotRequired},
-		{"inline volume", func(s *situation) {
-			s.ofPod()
-			s.Volumes = []Volume{{Mount: "tmp", Inline: "secrets-store.csi.k8s.io"}}
-		}, ""},
-		{"pod without volumes", func(s *situation) { s.ofPod(); s.Volumes = nil }, ""},
-		{"pod that has ended", func(s *situation) { s.ofPod(); s.Pod.Status.Phase = corev1.PodSucceeded }, ""},
+		"attached":                                 {attached, nil, ""},
+		"attached, and the node is gone":           {all(attached, func(w *world) { w.node = nil }), []diagnosis.Verdict{diagnosis.NodeMissing}, ""},
+		"attached, and the finalizer was taken":    {all(attached, func(w *world) { w.va.Finalizers = nil }), []diagnosis.Verdict{diagnosis.FinalizerOfAnother}, ""},
+		"attached, and needs no attach":            {noAttach, []diagnosis.Verdict{diagnosis.AttachNotRequired}, ""},
+		"attached, by a driver at another's place": {all(attached, driverIs(func(d *status.Driver) { d.RecordedCalls = 2 })), []diagnosis.Verdict{diagnosis.CapabilityMissing}, ""},
+		"attached to a node that is not ready": {all(attached, func(w *world) {
+			w.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "kubelet stopped"}}
+		}), []diagnosis.Verdict{diagnosis.NodeNotReady}, "kubelet stopped"},
+		"being detached, and the secret is gone": {all(leaving, needsSecret), []diagnosis.Verdict{diagnosis.SecretMissing}, "uses the content that the volume was attached with"},
+		"being detached, and kept by another": {all(leaving, func(w *world) { w.va.Finalizers = append(w.va.Finalizers, "example.com/keep") }),
+			[]diagnosis.Verdict{diagnosis.FinalizerOfAnother}, "example.com/keep"},
+		"much at once": {func(w *world) {
+			w.va.CreationTimestamp, w.csiNode = ago(20*time.Minute), nil
+			w.seen.State, w.seen.Tries, w.seen.NextTry, w.seen.LastError = status.Stuck, 5, time.Now().Add(40*time.Second), "rpc error: code = Internal desc = broken"
+			w.served.ForeignWriter = status.ForeignWriter{Manager: "csi-attacher", Time: time.Now().Add(-time.Minute), VolumeAttachment: "x"}
+			w.served.RecordedCalls = 2
+		}, []diagnosis.Verdict{diagnosis.CapabilityMissing, diagnosis.ForeignWriter, diagnosis.BackendError, diagnosis.Retrying, diagnosis.Stuck},
+			"5 tries in a row have failed: the next one is in 40s"},
+		// An error that repeats the stop is no note.
+		"node gone, twice":         {all(fails(`csinode "node-1" not found: the node is gone`), func(w *world) { w.csiNode, w.node = nil, nil }), nil, ""},
+		"volume gone, twice":       {all(fails(`persistentvolume "pv-1" not found`), func(w *world) { w.pv = nil }), nil, ""},
+		"secret gone, twice":       {all(fails(`read secret default/creds for the call: secrets "creds" not found`), needsSecret), nil, ""},
+		"driver not there, twice":  {all(fails(`csinode "node-1" does not contain driver "x": the driver's node plugin is not up`), func(w *world) { w.csiNode.Spec.Drivers = nil }), nil, ""},
+		"cannot be called, twice":  {all(fails("the driver is not connected: refused"), driverState("Lost", "connection refused", false)), nil, ""},
+		"waits for a worker, fine": {func(w *world) { w.seen.SetWaiting(status.Wait{Kind: status.WaitForWorker}) }, nil, ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := waiting()
-			tt.change(s)
-			r := Explain(s.Facts)
-			if r.Result != Attached || r.Result.ExitCode() != 0 {
-				t.Errorf("it is %s, want attached:\n%s", r.Result, r.Text())
-			}
-			if tt.note != "" && !noted(r, tt.note) {
-				t.Errorf("no note %s:\n%s", tt.note, r.Text())
-			}
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				tt.change(w)
+				r := w.mustAsk(t, byVA)
+				var got []diagnosis.Verdict
+				for _, n := range r.Volumes[0].Notes {
+					got = append(got, n.Verdict)
+				}
+				if !slices.Equal(got, tt.want) || !strings.Contains(r.Text(), tt.words) {
+					t.Errorf("noted %v, want %v and %q:\n%s", got, tt.want, tt.words, r.Text())
+				}
+			})
 		})
 	}
-}
-
-func noted(r Report, v diagnosis.Verdict) bool {
-	for _, volume := range r.Volumes {
-		if slices.ContainsFunc(volume.Notes, func(f Finding) bool { return f.Verdict == v }) {
-			return true
-		}
-	}
-	return false
 }
 
 func TestOneVolumeOfAPodThatWaitsMakesItWait(t *testing.T) {
-	s, done := waiting(), waiting()
-	s.ofPod()
-	done.va.Status.Attached = true
-	s.Volumes = append(s.Volumes, *done.v)
-	r := Explain(s.Facts)
-	if r.Result != Waiting || len(r.Volumes) != 2 || r.Volumes[0].Result != Waiting || r.Volumes[1].Result != Attached {
+	w := newWorld()
+	attached(w)
+	claim, pv := w.claim.DeepCopy(), w.pv.DeepCopy()
+	claim.Name, claim.UID, claim.Spec.VolumeName = "more", "more-uid", "pv-2"
+	pv.Name, pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.UID = "pv-2", "more", "more-uid"
+	w.pod.Spec.Volumes = append(w.pod.Spec.Volumes, corev1.Volume{Name: "more", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "more"}}})
+	w.more = append(w.more, claim, pv)
+	r := w.mustAsk(t, byPod)
+	if r.Result != explain.Waiting || len(r.Volumes) != 2 || r.Volumes[0].Result != explain.Waiting || r.Volumes[1].Result != explain.Attached {
 		t.Errorf("want waiting of waiting and attached:\n%s", r.Text())
 	}
 }
 
-func TestWhatDoesNotExistEndsWithTwo(t *testing.T) {
-	r := Explain(Facts{Now: now, Question: Question{Kind: Pod, Namespace: "a", Name: "b"}})
-	if r.Result != NotFound || r.Result.ExitCode() != 2 || !strings.Contains(r.Text(), "Pod a/b: not found") {
-		t.Errorf("%s", r.Text())
-	}
-}
-
-func TestNotesTellRetriesBeingStuckAndOtherTroubles(t *testing.T) {
-	s := waiting()
-	s.va.CreationTimestamp = before(20 * time.Minute)
-	s.seen.State, s.seen.Tries, s.seen.NextTry = status.Stuck, 5, now.Add(40*time.Second)
-	s.seen.LastError = "rpc error: code = Internal desc = broken"
-	s.v.CSINode = Absent[storagev1.CSINode]()
-	s.served.ForeignWriter = status.ForeignWriter{Manager: "csi-attacher", Time: now.Add(-time.Minute), VolumeAttachment: "x"}
-	s.served.RecordedCalls = 2
-	s.Hub.View.Replicas[0].Overview.Config.Errors = []string{"drivers.yaml:3: no"}
-	r := Explain(s.Facts)
-	for _, want := range []diagnosis.Verdict{diagnosis.Retrying, diagnosis.Stuck, diagnosis.BackendError, diagnosis.ForeignWriter, diagnosis.CapabilityMissing} {
-		if !noted(r, want) {
-			t.Errorf("no note %s:\n%s", want, r.Text())
-		}
-	}
-	if text := r.Text(); !strings.Contains(text, "5 tries in a row have failed: the next one is in 40s") {
-		t.Errorf("no word of the next try:\n%s", text)
-	}
-}
-
-func TestAnErrorThatRepeatsTheStopIsNoNote(t *testing.T) {
-	for text, change := range map[string]func(*situation){
-		`csinode "node-1" not found: the node is gone`:                                     func(s *situation) { s.v.CSINode, s.v.Node = Absent[storagev1.CSINode](), Absent[corev1.Node]() },
-		`persistentvolume "pv-1" not found`:                                                func(s *situation) { s.v.PersistentVolume = Absent[corev1.PersistentVolume]() },
-		`read secret ns/creds for the call: secrets "creds" not found`:                     func(s *situation) { s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Absent[struct{}]()} },
-		`csinode "node-1" does not contain driver "x": the driver's node plugin is not up`: func(s *situation) { s.v.CSINode.Value().Spec.Drivers = nil },
-	} {
-		s := waiting()
-		change(s)
-		s.failed(text, 0)
-		if r := Explain(s.Facts); len(r.Volumes[0].Notes) > 0 {
-			t.Errorf("%s is told twice:\n%s", text, r.Text())
-		}
-	}
-}
-
-// Each object of a volume in turn is not read. Whatever the report then says, it does not
-// say that the object is missing.
+// Each kind of object in turn may not be read. Whatever the report then says, it does not say that one is missing.
 func TestAnObjectThatWasNotReadIsNeverCalledMissing(t *testing.T) {
-	volume := reflect.TypeFor[Volume]()
-	objects := []string{"Leases.All", "Secret.Object"}
-	for i := range volume.NumField() {
-		if f := volume.Field(i); strings.HasPrefix(f.Type.Name(), "Object[") {
-			objects = append(objects, f.Name)
-		}
-	}
-	if len(objects) < 11 {
-		t.Fatalf("found only %q", objects)
-	}
-	for name, change := range map[string]func(*situation){
-		"attaching": func(*situation) {},
-		"detaching": (*situation).deleted,
-		"no hub":    (*situation).alone,
-		"not asked": (*situation).ofPod,
-		"by claim":  func(s *situation) { s.ofPod(); s.Question.Kind = PersistentVolumeClaim; s.Pod, s.v.NodeName = nil, "" },
-		"by volume": func(s *situation) { s.ofPod(); s.Question.Kind = PersistentVolume; s.Pod, s.v.NodeName = nil, "" },
-	} {
-		for _, object := range objects {
-			s := waiting()
-			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
-			change(s)
-			at := reflect.ValueOf(s.v).Elem()
-			for field := range strings.SplitSeq(object, ".") {
-				at = at.FieldByName(field)
-			}
-			at.SetZero()
-			text := Explain(s.Facts).Text()
-			if strings.Contains(text, "does not exist") || strings.Contains(text, "nobody") ||
-				object == "Attachment" && strings.Contains(text, "has no VolumeAttachment") {
-				t.Errorf("%s, %s not read:\n%s", name, object, text)
+	for name, change := range map[string]func(*world){"attaching": needsSecret, "detaching": all(needsSecret, leaving), "no hub": noHub, "not asked": notAsked} {
+		for _, kind := range kinds {
+			for _, way := range ways {
+				w := newWorld()
+				change(w)
+				hasSecret(w)
+				w.forbidden = []string{kind.resource}
+				r, err := w.asked(t, way)
+				gone := r.Result == explain.NotFound && name == "not asked" && way == byVA && kind.resource != "volumeattachments"
+				if text := r.Text(); err == nil && !gone && (strings.Contains(text, "does not exist") || kind.resource == "volumeattachments" && strings.Contains(text, "has no VolumeAttachment")) {
+					t.Errorf("%s, %s not read, explain %s:\n%s", name, kind.resource, way, text)
+				}
 			}
 		}
 	}
 }
 
-func TestAStuckVolumeOfWhichNothingIsKnownIsNotToldToWait(t *testing.T) {
-	s := waiting()
-	s.seen.State = status.Stuck
-	if stop := Explain(s.Facts).Volumes[0].Stop; stop.Verdict != diagnosis.NoReasonKnown || strings.Contains(stop.Next, "Wait") {
-		t.Errorf("it stops at %+v", stop)
-	}
-}
-
-func TestWhatCouldNotBeAskedIsSaidOnce(t *testing.T) {
-	s := waiting()
-	s.alone()
-	s.v.Leases = Leases{Name: "l", All: Unreadable[[]coordinationv1.Lease](errors.New("leases is forbidden"))}
-	s.v.CSINode = Unreadable[storagev1.CSINode](errors.New("csinodes is forbidden"))
-	s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Unreadable[struct{}](errors.New("secrets is forbidden"))}
-	s.Volumes = append(s.Volumes, *s.v)
-	r := Explain(s.Facts)
-	if len(r.Unknown) != 4 {
+func TestWhatCouldNotBeReadIsSaidOnce(t *testing.T) {
+	w := newWorld()
+	needsSecret(w)
+	noHub(w)
+	w.more = append(w.more, attachmentOf("csi-2", "pv-1", "node-2"))
+	w.forbidden = []string{"leases", "secrets", "csidrivers"}
+	r := w.mustAsk(t, byPV)
+	if len(r.Volumes) != 2 || len(r.Unknown) != 4 {
 		t.Errorf("%d things are not known, want 4: %q", len(r.Unknown), r.Unknown)
 	}
-	for _, word := range []string{"connection refused", "queues", "leases is forbidden", "csinodes is forbidden", "Secret ns/creds"} {
+	for _, word := range []string{"connection refused", "queues", "leases is forbidden", "csidrivers is forbidden", "Secret default/creds"} {
 		if text := r.Text(); !strings.Contains(text, word) {
 			t.Errorf("%q is not in:\n%s", word, text)
 		}
@@ -619,9 +167,9 @@ func TestWhatCouldNotBeAskedIsSaidOnce(t *testing.T) {
 }
 
 func TestAHostileErrorNeitherActsOnTheTerminalNorLooksLikeAnotherLine(t *testing.T) {
-	s := waiting()
-	s.failed("rpc error: code = Internal desc = \x1b[2J\x1b]0;title\x07\n  ok    all is well\u202e\u009b31m", 13)
-	text := Explain(s.Facts).Text()
+	w := newWorld()
+	fails("rpc error: code = Internal desc = \x1b[2J\x1b]0;title\x07\n  ok    all is well\u202e\u009b31m")(w)
+	text := w.mustAsk(t, byVA).Text()
 	for _, r := range text {
 		if r != '\n' && !unicode.IsGraphic(r) {
 			t.Errorf("%q is in %q", r, text)
@@ -633,20 +181,20 @@ func TestAHostileErrorNeitherActsOnTheTerminalNorLooksLikeAnotherLine(t *testing
 }
 
 func TestParseQuestion(t *testing.T) {
-	for text, want := range map[string]Question{
-		"driver/a":             {Driver, "", "a"},
-		"node/a":               {Node, "", "a"},
+	for text, want := range map[string]explain.Question{
+		"driver/a":             {Kind: explain.Driver, Name: "a"},
+		"node/a":               {Kind: explain.Node, Name: "a"},
 		"node/":                {},
-		"csi-1":                {VolumeAttachment, "", "csi-1"},
-		"va/csi-1":             {VolumeAttachment, "", "csi-1"},
-		"pv/a":                 {PersistentVolume, "", "a"},
-		"persistentvolume/a":   {PersistentVolume, "", "a"},
-		"pvc/ns/a":             {PersistentVolumeClaim, "ns", "a"},
-		"pod/ns/a":             {Pod, "ns", "a"},
-		"PODS/ns/a":            {Pod, "ns", "a"},
+		"csi-1":                {Kind: explain.VolumeAttachment, Name: "csi-1"},
+		"va/csi-1":             {Kind: explain.VolumeAttachment, Name: "csi-1"},
+		"pv/a":                 {Kind: explain.PersistentVolume, Name: "a"},
+		"persistentvolume/a":   {Kind: explain.PersistentVolume, Name: "a"},
+		"pvc/ns/a":             {Kind: explain.PersistentVolumeClaim, Namespace: "ns", Name: "a"},
+		"pod/ns/a":             {Kind: explain.Pod, Namespace: "ns", Name: "a"},
+		"PODS/ns/a":            {Kind: explain.Pod, Namespace: "ns", Name: "a"},
 		"":                     {},
-		"pod/a":                {Pod, "team", "a"},
-		"pvc/a":                {PersistentVolumeClaim, "team", "a"},
+		"pod/a":                {Kind: explain.Pod, Namespace: "team", Name: "a"},
+		"pvc/a":                {Kind: explain.PersistentVolumeClaim, Namespace: "team", Name: "a"},
 		"pod/":                 {},
 		"pod/ns/":              {},
 		"pvc//a":               {},
@@ -656,34 +204,211 @@ func TestParseQuestion(t *testing.T) {
 		"secret/a":             {},
 		"volumeattachment/a/b": {},
 	} {
-		got, err := ParseQuestion(text, "team")
-		if got != want || (err == nil) != (want != Question{}) {
+		got, err := explain.ParseQuestion(text, "team")
+		if got != want || (err == nil) != (want != explain.Question{}) {
 			t.Errorf("ParseQuestion(%q) = %+v, %v, want %+v", text, got, err, want)
 		}
 	}
 }
 
-// The hub may have marked it attached without a call.
-func TestAttachedVolumeOfADriverAtTheWrongEndpointHasANote(t *testing.T) {
-	s := waiting()
-	s.va.Status.Attached = true
-	if r := Explain(s.Facts); noted(r, diagnosis.CapabilityMissing) {
-		t.Errorf("%s", r.Text())
-	}
-	s.served.RecordedCalls = 2
-	if r := Explain(s.Facts); r.Result != Attached || !noted(r, diagnosis.CapabilityMissing) {
-		t.Errorf("%s", r.Text())
+// Who has read one and looks at the other must not find a second cause.
+func TestExplainStopsWithTheWordsOfTheStatusPage(t *testing.T) {
+	lastError := func(text string) func(*world) { return func(w *world) { w.seen.LastError = text } }
+	for name, change := range map[string]func(*world){
+		"cannot be called":               driverState("Lost", "dial tcp 10.0.0.1:9443: connect: connection refused", false),
+		"another driver":                 driverState("NameMismatch", `reports the name "other"`, false),
+		"paused":                         driverIs(func(d *status.Driver) { d.Mode, d.State = "paused", "Paused" }),
+		"draining":                       driverState("Draining", "2 calls in flight", true),
+		"waits for a detach":             func(w *world) { w.seen.SetWaiting(status.Wait{Kind: status.WaitForDetach, Node: "node-3"}) },
+		"waits for a worker":             func(w *world) { w.seen.SetWaiting(status.Wait{Kind: status.WaitForWorker}) },
+		"call in flight":                 func(w *world) { w.seen.State = status.Attaching },
+		"a webhook that does not answer": lastError(`add finalizer to persistentvolume: Internal error occurred: failed calling webhook "guard.example.com": no endpoints`),
+		"a policy that refuses":          lastError(`admission webhook "guard.example.com" denied the request: not on Fridays`),
+		"too many requests":              lastError("the server has received too many requests and has asked us to try again later"),
+		"an error without a name":        lastError("odd"),
+		"the driver's error":             lastError("rpc error: code = Internal desc = broken"),
+		"published elsewhere":            storageSays(status.Elsewhere{}),
+		"not configured":                 func(w *world) { w.served, w.lease = nil, nil },
+		"a call that hangs": func(w *world) {
+			w.seen.State, w.seen.LastError = status.Attaching, "context canceled"
+			w.seen.Call = status.Call{Method: "ControllerPublishVolume", Since: time.Now().Add(-8 * time.Minute)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.seen.Node, w.seen.PersistentVolume = "node-1", "pv-1"
+				change(w)
+				in := status.DiagnosisInput{Attachment: *w.seen, Replicas: w.View(t.Context()).Members(), Now: time.Now()}
+				if w.served != nil {
+					in.Driver = &w.served.Driver
+				}
+				page := status.Diagnose(in)[0]
+				stop := *w.mustAsk(t, byVA).Volumes[0].Stop
+				if stop.Next == "Wait." && len(page.Actions) == 0 {
+					stop.Next = "" // a page that says nothing to do shows nothing
+				}
+				if stop.Verdict != page.Verdict || stop.Object != page.Object || stop.Fact != page.Text(time.Now()) || stop.Next != strings.Join(page.Actions, " ") {
+					t.Errorf("explain says %+v, the page %+v", stop, page)
+				}
+			})
+		})
 	}
 }
 
-func TestMissingSecretOfADetachIsExplained(t *testing.T) {
-	s := waiting()
-	s.va.DeletionTimestamp, s.va.Finalizers = new(before(time.Minute)), []string{attach.Finalizer(driver)}
-	s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Absent[struct{}]()}
-	notes := Explain(s.Facts).Volumes[0].Notes
-	if !slices.ContainsFunc(notes, func(f Finding) bool {
-		return f.Verdict == diagnosis.SecretMissing && strings.Contains(f.Fact, "uses the content that the volume was attached with")
-	}) {
-		t.Errorf("notes %+v", notes)
+// status, page and metrics show a driver's health. explain driver/NAME says the same, in the same order.
+func TestExplainGivesTheReasonsOfADriversHealth(t *testing.T) {
+	for name, change := range map[string]func(*status.Driver){
+		"ready": func(*status.Driver) {},
+		"hangs": func(d *status.Driver) {
+			d.UnansweredSince, d.Lanes = time.Now().Add(-9*time.Minute), []status.Lane{{Operation: status.Attach, Running: 3, OldestCall: status.Call{Method: "ControllerPublishVolume", Since: time.Now().Add(-8 * time.Minute)}}}
+		},
+		"stuck and failing": func(d *status.Driver) {
+			d.Lanes = []status.Lane{{Operation: status.Attach, Stuck: 1, StuckSince: time.Now().Add(-time.Hour), Delayed: 2, Failing: 2, FailingSince: time.Now().Add(-time.Hour), OldestSince: time.Now().Add(-time.Hour)}}
+			d.Failures = []status.Failure{{Text: "array busy"}}
+		},
+		"paused":                               func(d *status.Driver) { d.Mode, d.State = "paused", "Paused" },
+		"observed, and nobody holds the lease": func(d *status.Driver) { d.Mode, d.Lease.Mine, d.Lease.Holder = "observe", false, "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				change(&w.served.Driver)
+				want := w.View(t.Context()).Drivers[0].Health
+				r := w.mustAsk(t, "driver/"+driverName)
+				if string(r.Result) != string(want.State) || !r.Subject.Since.Equal(want.Since) || len(r.Subject.Reasons) != len(want.Reasons) || (r.ExitCode() == 1) != want.Needs() {
+					t.Fatalf("explain says %s, the hub %+v:\n%s", r.Result, want, r.Text())
+				}
+				for i, reason := range want.Reasons {
+					if got := r.Subject.Reasons[i]; got.Health != reason.State || got.Verdict != reason.Verdict || got.Fact != reason.Text(time.Now()) || got.Next != strings.Join(reason.Actions, " ") {
+						t.Errorf("explain says %+v, the hub %+v", got, reason)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAnOpenCheckIsNoSuccess(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*world)
+		code   int
+	}{
+		"open":     {func(w *world) { w.served.Checklist = []status.Check{{Name: "rights", Text: "one lacks"}} }, 1},
+		"not read": {func(w *world) { w.checksErr = errNoHub }, 3},
+		"fine":     {func(w *world) { w.served.Checklist = []status.Check{{Name: "rights", OK: true}} }, 0},
+	} {
+		w := newWorld()
+		tt.change(w)
+		if r := w.mustAsk(t, "driver/"+driverName); r.ExitCode() != tt.code {
+			t.Errorf("%s: exit code %d, want %d:\n%s", name, r.ExitCode(), tt.code, r.Text())
+		}
+	}
+}
+
+const replaceCSIDriver = `kubectl get csidriver csi.example.com -o json | kubectl patch --local -f - --type=merge -p '{"spec":{"attachRequired":true}}' -o json | kubectl replace --force -f -`
+
+// notReady has the volume on node-2, which is not ready.
+func notReady(taints ...corev1.Taint) func(*world) {
+	return all(elsewhere, func(w *world) {
+		w.more = append(w.more, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}, Spec: corev1.NodeSpec{Taints: taints}, Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", LastTransitionTime: ago(time.Minute)}}}})
+	})
+}
+
+// waitsWithoutAttach has the driver's CSIDriver forbid an attach that the driver offers, and the Pod wait on the node for so long.
+func waitsWithoutAttach(waits time.Duration, change func(*corev1.Pod)) func(*world) {
+	return all(notAsked, noAttach, func(w *world) {
+		w.served.NoAttach = true
+		w.pod.CreationTimestamp, w.pod.Status.Phase = ago(waits), corev1.PodPending
+		change(w.pod)
+	})
+}
+
+func TestCommandsAreThoseThatTheObjectsAllow(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		change   func(*world)
+		want     diagnosis.Verdict // empty: attached
+		next     string            // in what to do, "|" between several
+		commands string
+	}{
+		{"a Pod is bound to a node that is gone", func(w *world) {
+			w.csiNode, w.node = nil, nil
+			other := w.pod.DeepCopy()
+			other.Name, other.Spec.NodeName = "other", "node-3"
+			w.more = append(w.more, other)
+		}, diagnosis.NodeMissing, "", "kubectl -n default delete pod web --wait=false\nkubectl delete volumeattachment csi-1"},
+		{"a secret is missing", needsSecret, diagnosis.SecretMissing, "FILE has its keys", "kubectl -n default create secret generic creds --from-env-file=FILE"},
+		{"a secret is missing in another cluster", all(needsSecret, func(w *world) { w.access = []string{"--context=my prod", "--kubeconfig=/k"} }), diagnosis.SecretMissing, "",
+			"kubectl '--context=my prod' --kubeconfig=/k -n default create secret generic creds --from-env-file=FILE"},
+		{"a secret is missing in a cluster with a hostile name", all(needsSecret, func(w *world) { w.access = []string{"--context=a\u202eb"} }), diagnosis.SecretMissing, "", ""},
+		{"whoever may write a status names a secret of others", fails(`read secret kube-system/root for the call: secrets "root" is forbidden: User "hub" cannot get`), diagnosis.SecretForbidden, "Grant the hub get on the secret,", ""},
+		{"a PersistentVolume that is gone is to be detached, and its handle is not known", all(leaving, func(w *world) { w.va.Annotations, w.pv = nil, nil }),
+			diagnosis.VolumeMissing, "Remove the finalizer only if", ""},
+		{"the node that has the volume is not ready", notReady(), diagnosis.AttachedToNotReadyNode,
+			"Make sure that the machine of node node-2 is off|kubectl taint nodes node-2 node.kubernetes.io/out-of-service-.", "kubectl taint nodes node-2 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"},
+		{"the node that has the volume is out of service", notReady(corev1.Taint{Key: corev1.TaintNodeOutOfService}), diagnosis.AttachedToNotReadyNode, "Wait: the node has the taint", ""},
+		{"the node that has the volume could not be read", all(notReady(), forbid("nodes")), diagnosis.AttachedElsewhere, "", ""},
+		{"another attacher renews the lease", all(waitsForLease(""), sidecar), diagnosis.LeaseHeld, "", ""},
+		{"another attacher holds the lease and does not renew it", all(waitsForLease(""), held("sidecar-7", 50*time.Second), func(w *world) { w.lease.Spec.LeaseDurationSeconds = ptr.To[int32](7200) }),
+			diagnosis.LeaseHolderGone, "Make sure that its holder is gone", `kubectl -n storage patch lease ` + leaseName + ` --type=json -p '[{"op":"test","path":"/spec/holderIdentity","value":"sidecar-7"},` +
+				`{"op":"test","path":"/spec/renewTime","value":"1999-12-31T23:59:10.000000Z"},{"op":"replace","path":"/spec/holderIdentity","value":""}]'`},
+		{"another replica holds the lease", all(waitsForLease(""), held("hub-1_def", 50*time.Second), func(w *world) { w.lease.Spec.LeaseDurationSeconds = ptr.To[int32](7200) }), diagnosis.LeaseHeld, "", ""},
+		{"a Pod waits for a mount that needs an attach", waitsWithoutAttach(5*time.Minute, func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Controller: ptr.To(true)}}
+		}), diagnosis.AttachRequiredWrong, "Create the CSIDriver again", replaceCSIDriver + "\nkubectl -n default delete pod web"},
+		{"a Pod without a controller waits for such a mount", waitsWithoutAttach(5*time.Minute, func(*corev1.Pod) {}), diagnosis.AttachRequiredWrong,
+			"Delete Pod default/web and create it again", replaceCSIDriver},
+		{"a Pod waits for its image", waitsWithoutAttach(5*time.Minute, func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+		}), "", "", ""},
+		{"a Pod is about to start", waitsWithoutAttach(20*time.Second, func(*corev1.Pod) {}), "", "", ""},
+		{"a Pod runs", waitsWithoutAttach(5*time.Minute, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }), "", "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				tt.change(w)
+				question := byVA
+				if w.va == nil {
+					question = byPod
+				}
+				report := w.mustAsk(t, question)
+				stop := report.Volumes[0].Stop
+				if tt.want == "" {
+					if stop != nil || report.Result != explain.Attached {
+						t.Errorf("got %s, %+v; want attached", report.Result, stop)
+					}
+					return
+				}
+				if stop == nil || stop.Verdict != tt.want {
+					t.Fatalf("got %+v, want %s", stop, tt.want)
+				}
+				if got := strings.Join(stop.Commands, "\n"); got != tt.commands {
+					t.Errorf("the commands are\n%s\nwant\n%s", got, tt.commands)
+				}
+				for words := range strings.SplitSeq(tt.next, "|") {
+					if !strings.Contains(stop.Next, words) {
+						t.Errorf("%q lacks %q", stop.Next, words)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestCommandsAreLinesToBeCopied(t *testing.T) {
+	w := newWorld()
+	reason := func(fact string, commands ...string) status.Reason {
+		return status.Reason{State: status.Broken, Diagnosis: diagnosis.Diagnosis{Verdict: diagnosis.DriverPaused, Object: "driver " + driverName, Fact: fact, Actions: []string{"Resume it."}, Commands: commands}}
+	}
+	w.served.Health = status.Health{State: status.Broken, Reasons: []status.Reason{
+		reason("paused", "kubectl annotate x 'two  spaces'", "csi-attach-hub explain driver/x"),
+		reason("hostile", "kubectl get hidden", "rm \x1b[2K\u202e hidden"),
+	}}
+	want := "        -> Resume it.\n           kubectl annotate x 'two  spaces'\n           csi-attach-hub explain driver/x\n"
+	if text := w.mustAsk(t, "driver/"+driverName).Text(); !strings.Contains(text, want) || strings.Contains(text, "hidden") {
+		t.Errorf("got\n%s\nwant in it\n%s", text, want)
 	}
 }

@@ -18,14 +18,11 @@ const (
 	Node                  Kind = "Node"
 )
 
-// kinds are the kinds by prefix, with the prefixes of kubectl.
+// kinds are the kinds by prefix, with the prefixes of kubectl in the singular.
 var kinds = map[string]Kind{
-	"va": VolumeAttachment, "volumeattachment": VolumeAttachment, "volumeattachments": VolumeAttachment,
-	"pv": PersistentVolume, "persistentvolume": PersistentVolume, "persistentvolumes": PersistentVolume,
-	"pvc": PersistentVolumeClaim, "persistentvolumeclaim": PersistentVolumeClaim, "persistentvolumeclaims": PersistentVolumeClaim,
-	"po": Pod, "pod": Pod, "pods": Pod,
-	"driver": Driver, "drivers": Driver, "csidriver": Driver, "csidrivers": Driver,
-	"no": Node, "node": Node, "nodes": Node,
+	"va": VolumeAttachment, "volumeattachment": VolumeAttachment, "pv": PersistentVolume, "persistentvolume": PersistentVolume,
+	"pvc": PersistentVolumeClaim, "persistentvolumeclaim": PersistentVolumeClaim, "po": Pod, "pod": Pod,
+	"driver": Driver, "csidriver": Driver, "no": Node, "node": Node,
 }
 
 // forms are the questions that can be asked.
@@ -41,25 +38,22 @@ type Question struct {
 // ParseQuestion parses NAME of a VolumeAttachment or KIND/NAME. Pods and claims may be given as
 // KIND/NAMESPACE/NAME; namespace is the one of those without.
 func ParseQuestion(text, namespace string) (Question, error) {
-	prefix, rest, prefixed := strings.Cut(text, "/")
+	prefix, name, prefixed := strings.Cut(text, "/")
 	if !prefixed {
-		if text == "" {
-			return Question{}, fmt.Errorf("no object given: %s", forms)
-		}
-		return Question{Kind: VolumeAttachment, Name: text}, nil
+		prefix, name = "va", text
 	}
-	kind, known := kinds[strings.ToLower(prefix)]
+	kind, known := kinds[strings.TrimSuffix(strings.ToLower(prefix), "s")]
 	if !known {
 		return Question{}, fmt.Errorf("unknown kind %q: %s", prefix, forms)
 	}
-	q := Question{Kind: kind, Name: rest}
+	q := Question{Kind: kind, Name: name}
 	if kind == Pod || kind == PersistentVolumeClaim {
 		q.Namespace = namespace
-		if before, after, both := strings.Cut(rest, "/"); both {
+		if before, after, both := strings.Cut(name, "/"); both {
 			q.Namespace, q.Name = before, after
 		}
-		if q.Namespace == "" || q.Name == "" {
-			return Question{}, fmt.Errorf("%q has no namespace or no name: write %[2]s/NAMESPACE/NAME or %[2]s/NAME", text, strings.ToLower(prefix))
+		if q.Namespace == "" {
+			return Question{}, fmt.Errorf("%q has no namespace: %s", text, forms)
 		}
 	}
 	if q.Name == "" || strings.Contains(q.Name, "/") {
@@ -69,9 +63,7 @@ func ParseQuestion(text, namespace string) (Question, error) {
 }
 
 // String returns "Kind namespace/name", or "Kind name".
-func (q Question) String() string {
-	return ref(q.Kind, q.Namespace, q.Name)
-}
+func (q Question) String() string { return ref(q.Kind, q.Namespace, q.Name) }
 
 // ref returns the name of an object for people.
 func ref(kind Kind, namespace, name string) string {

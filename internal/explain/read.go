@@ -2,75 +2,69 @@ package explain
 
 import (
 	"context"
+	"fmt"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// once returns what read returns, or what it returned before under the same key.
-func once[T any](g *gatherer, key string, read func() Object[T]) Object[T] {
-	if o, known := g.objects[key].(Object[T]); known {
+// object is an object or a list that was read: its value, or that it is missing, or why it could not be read. The zero
+// object was not read.
+type object[T any] struct {
+	value   *T
+	missing bool
+	err     error
+}
+
+// items returns the objects of a list, none if it was not read.
+func items[T any](list object[[]T]) []T {
+	if list.value == nil {
+		return nil
+	}
+	return *list.value
+}
+
+// reader reads each object once, so that all volumes see the same state.
+type reader struct {
+	objects map[string]any // object[T] by kind and name
+	unknown []string       // what could not be read
+}
+
+func (r *reader) missed(what string, err error) {
+	r.unknown = append(r.unknown, fmt.Sprintf("%s: %v", what, err))
+}
+
+// once returns what read returned for a name. The name says what it is.
+func once[T any](r *reader, name string, read func() (*T, error)) object[T] {
+	if o, known := r.objects[name].(object[T]); known {
 		return o
 	}
-	o := read()
-	g.objects[key] = o
+	value, err := read()
+	o := object[T]{value: value}
+	switch {
+	case apierrors.IsNotFound(err):
+		o = object[T]{missing: true}
+	case err != nil:
+		o = object[T]{err: err}
+		r.missed(name, err)
+	}
+	r.objects[name] = o
 	return o
 }
 
 // one reads an object. Without a name it is not read.
-func one[T any](ctx context.Context, g *gatherer, kind Kind, namespace, name string, get func(context.Context, string, metav1.GetOptions) (*T, error)) Object[T] {
+func one[T any](ctx context.Context, r *reader, kind Kind, namespace, name string, get func(context.Context, string, metav1.GetOptions) (*T, error)) object[T] {
 	if name == "" {
-		return Object[T]{}
+		return object[T]{}
 	}
-	return once(g, ref(kind, namespace, name), func() Object[T] {
-		value, err := get(ctx, name, metav1.GetOptions{})
-		return answered(value, err)
-	})
-}
-
-// list reads objects with a list type L, of which items returns the objects.
-func list[L, T any](ctx context.Context, g *gatherer, key string, options metav1.ListOptions, get func(context.Context, metav1.ListOptions) (*L, error), items func(*L) []T) Object[[]T] {
-	return once(g, key, func() Object[[]T] {
-		l, err := get(ctx, options)
-		if err != nil {
-			return Unreadable[[]T](err)
-		}
-		all := items(l)
-		return Present(&all)
-	})
-}
-
-func (g *gatherer) persistentVolume(ctx context.Context, name string) Object[corev1.PersistentVolume] {
-	return one(ctx, g, PersistentVolume, "", name, g.Kube.CoreV1().PersistentVolumes().Get)
-}
-
-func (g *gatherer) claim(ctx context.Context, namespace, name string) Object[corev1.PersistentVolumeClaim] {
-	return one(ctx, g, PersistentVolumeClaim, namespace, name, g.Kube.CoreV1().PersistentVolumeClaims(namespace).Get)
-}
-
-// attachments reads the VolumeAttachments for which wanted is true.
-func (g *gatherer) attachments(ctx context.Context, wanted func(*storagev1.VolumeAttachment) bool) Object[[]storagev1.VolumeAttachment] {
-	return selected(list(ctx, g, "VolumeAttachments", metav1.ListOptions{}, g.Kube.StorageV1().VolumeAttachments().List,
-		func(l *storagev1.VolumeAttachmentList) []storagev1.VolumeAttachment { return l.Items }), wanted)
-}
-
-// pods reads the Pods of a namespace for which wanted is true.
-func (g *gatherer) pods(ctx context.Context, namespace string, wanted func(*corev1.Pod) bool) Object[[]corev1.Pod] {
-	return selected(list(ctx, g, "Pods of "+namespace, metav1.ListOptions{}, g.Kube.CoreV1().Pods(namespace).List,
-		func(l *corev1.PodList) []corev1.Pod { return l.Items }), wanted)
-}
-
-// leases reads the Leases of a name in all namespaces.
-func (g *gatherer) leases(ctx context.Context, name string) Object[[]coordinationv1.Lease] {
-	return list(ctx, g, "Leases "+name, metav1.ListOptions{FieldSelector: "metadata.name=" + name}, g.Kube.CoordinationV1().Leases(metav1.NamespaceAll).List,
-		func(l *coordinationv1.LeaseList) []coordinationv1.Lease { return l.Items })
+	return once(r, ref(kind, namespace, name), func() (*T, error) { return get(ctx, name, metav1.GetOptions{}) })
 }
 
 // selected returns the objects of a list for which wanted is true.
-func selected[T any](all Object[[]T], wanted func(*T) bool) Object[[]T] {
-	if all.Value() == nil {
+func selected[T any](all object[[]T], wanted func(*T) bool) object[[]T] {
+	if all.value == nil {
 		return all
 	}
 	some := []T{}
@@ -79,5 +73,62 @@ func selected[T any](all Object[[]T], wanted func(*T) bool) Object[[]T] {
 			some = append(some, o)
 		}
 	}
-	return Present(&some)
+	return object[[]T]{value: &some}
+}
+
+func (e *explainer) persistentVolume(ctx context.Context, name string) object[corev1.PersistentVolume] {
+	return one(ctx, &e.reader, PersistentVolume, "", name, e.Kube.CoreV1().PersistentVolumes().Get)
+}
+
+func (e *explainer) persistentVolumeClaim(ctx context.Context, namespace, name string) object[corev1.PersistentVolumeClaim] {
+	return one(ctx, &e.reader, PersistentVolumeClaim, namespace, name, e.Kube.CoreV1().PersistentVolumeClaims(namespace).Get)
+}
+
+func (e *explainer) nodeNamed(ctx context.Context, name string) object[corev1.Node] {
+	return one(ctx, &e.reader, Node, "", name, e.Kube.CoreV1().Nodes().Get)
+}
+
+// attachments reads the VolumeAttachments for which wanted is true.
+func (e *explainer) attachments(ctx context.Context, wanted func(*storagev1.VolumeAttachment) bool) object[[]storagev1.VolumeAttachment] {
+	return selected(once(&e.reader, "the VolumeAttachments", func() (*[]storagev1.VolumeAttachment, error) {
+		l, err := e.Kube.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return &l.Items, nil
+	}), wanted)
+}
+
+// users reads the Pods that use a claim and have not ended.
+func (e *explainer) users(ctx context.Context, namespace, claim string) object[[]corev1.Pod] {
+	return selected(once(&e.reader, "the Pods in namespace "+namespace, func() (*[]corev1.Pod, error) {
+		l, err := e.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return &l.Items, nil
+	}), func(p *corev1.Pod) bool {
+		for i := range p.Spec.Volumes {
+			if ClaimOf(p, &p.Spec.Volumes[i]) == claim && !finished(p) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// ClaimOf returns the name of the claim of a Pod's volume, "" if it has none.
+func ClaimOf(p *corev1.Pod, v *corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return p.Name + "-" + v.Name
+	}
+	return ""
+}
+
+// finished reports whether a Pod has ended for good.
+func finished(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }

@@ -1,9 +1,12 @@
 package explain_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -86,8 +89,48 @@ func driverState(state, reason string, up bool) func(*world) {
 	})
 }
 
-// sidecar has a csi-attacher hold the lease of the driver in its own namespace.
-func sidecar(w *world) { w.lease = leaseOf("kube-system", "sidecar-7", 2*time.Second) }
+// held has somebody hold the lease of the driver, or have let it expire.
+func held(holder string, renewedBefore time.Duration) func(*world) {
+	return func(w *world) {
+		w.lease = leaseOf(hubSpace, holder, renewedBefore)
+		if w.served == nil {
+			return
+		}
+		l := &w.served.Lease
+		l.Holder, l.Mine, l.Since, l.Renewed = holder, false, w.lease.Spec.RenewTime.Time, w.lease.Spec.RenewTime.Time
+		if holder != "" && renewedBefore > time.Minute {
+			l.Holder, l.LastHolder = "", holder
+		}
+	}
+}
+
+// waitsForLease has the hub wait for the lease of the driver, for a reason that it gives.
+func waitsForLease(reason string) func(*world) { return driverState("WaitingForLease", reason, true) }
+
+// sidecar has a csi-attacher hold the lease of the driver.
+func sidecar(w *world) { held("sidecar-7", 2*time.Second)(w) }
+
+// fails has the last try fail, as the status of the VolumeAttachment says.
+func fails(message string) func(*world) {
+	return func(w *world) {
+		w.va.Status.AttachError = &storagev1.VolumeError{Message: message, Time: ago(12 * time.Second)}
+	}
+}
+
+// conflict has the hub not serve the driver.
+func conflict(reason string) func(*world) {
+	return func(w *world) {
+		w.served, w.config.Conflicts = nil, []status.Conflict{{Driver: driverName, Loser: "CSIDriver csi.example.com", Reason: reason}}
+	}
+}
+
+// storageSays has the driver refuse the attach because the volume is on node-3.
+func storageSays(e status.Elsewhere) func(*world) {
+	return func(w *world) {
+		e.NodeID, e.Node = "id-3", "node-3"
+		w.seen.LastError, w.seen.Elsewhere = "rpc error: code = FailedPrecondition desc = in use", []status.Elsewhere{e}
+	}
+}
 
 // elsewhere has the volume attached to node-2 by the VolumeAttachment csi-0.
 func elsewhere(w *world) {
@@ -141,12 +184,33 @@ var states = []state{
 	{"call in flight", func(w *world) { w.seen.State = status.Attaching }, "waiting: CallInFlight VolumeAttachment csi-1", nil, ""},
 	{"queued", func(w *world) { w.seen.SetWaiting(status.Wait{Kind: status.WaitForWorker}) }, "waiting: Queued VolumeAttachment csi-1", nil, ""},
 	{"failing", failing, "waiting: BackendError driver csi.example.com", nil, ""},
+	{"last try failed, only the text is known", fails("rpc error: code = NotFound desc = no vol-1"), "waiting: BackendError driver csi.example.com", nil, ""},
+	{"last try failed, the hub knows a newer error", all(failing, func(w *world) {
+		w.seen.LastError = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+	}), "waiting: BackendError driver csi.example.com", nil, ""},
+	{"last try failed, stuck", fails("stuck: attach wanted since 2026-03-01T02:00:00Z, tried 40 times, the last error: rpc error: code = Aborted desc = pending"),
+		"waiting: BackendError driver csi.example.com", nil, ""},
+	{"last try failed, nobody knows the error", fails("something else"), "waiting: LastError VolumeAttachment csi-1", nil, ""},
+	{"last try failed, the driver speaks of a secret", fails("rpc error: code = PermissionDenied desc = read secret a/b for the call: forbidden"), "waiting: BackendError driver csi.example.com", nil, ""},
+	{"stuck, nothing known", func(w *world) { w.seen.State = status.Stuck }, "waiting: NoReasonKnown VolumeAttachment csi-1", nil, ""},
+	{"waits for a detach", func(w *world) {
+		w.seen.SetWaiting(status.Wait{Kind: status.WaitForDetach, Node: "node-3", VolumeAttachment: "csi-3"})
+	}, "waiting: WaitingForDetach VolumeAttachment csi-1", nil, ""},
+	{"waits for a detach of what is dangling, with an odd text", func(w *world) {
+		w.seen.Waiting, w.seen.WaitsFor = status.Wait{Kind: status.WaitForUnowned, NodeID: "id-3"}, "gibberish"
+	}, "waiting: WaitingForDetach VolumeAttachment csi-1", nil, ""},
+	{"waits for a worker, with the text of another wait", func(w *world) {
+		w.seen.Waiting, w.seen.WaitsFor = status.Wait{Kind: status.WaitForWorker}, "the detach from node node-3"
+	}, "waiting: Queued VolumeAttachment csi-1", nil, ""},
+	{"published elsewhere", storageSays(status.Elsewhere{}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
+	{"published elsewhere, and about to be detached there", storageSays(status.Elsewhere{Detaching: true}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
 	{"stuck", all(failing, func(w *world) { w.seen.State, w.va.CreationTimestamp = status.Stuck, ago(time.Hour) }),
 		"waiting: BackendError driver csi.example.com", nil, ""},
 	{"being detached, call in flight", all(leaving, func(w *world) { w.seen.State = status.Detaching }), "waiting: CallInFlight VolumeAttachment csi-1", nil, ""},
 	{"being detached", leaving, "waiting: BeingDetached VolumeAttachment csi-1", nil, ""},
 	{"being detached, without its Pod", all(leaving, func(w *world) { w.pod = nil }), "waiting: BeingDetached VolumeAttachment csi-1", but(byPod, notThere), ""},
 	{"detach failing", all(leaving, func(w *world) { w.seen.LastError = "rpc error: code = Internal desc = busy" }), "waiting: BackendError driver csi.example.com", nil, ""},
+	{"detached, gone any moment", all(leaving, func(w *world) { w.va.Finalizers = nil }), "waiting: FinalizerOfAnother VolumeAttachment csi-1", nil, ""},
 	{"detached, held by the finalizer of another", all(leaving, func(w *world) { w.va.Finalizers = []string{"example.com/keep"} }),
 		"waiting: FinalizerOfAnother VolumeAttachment csi-1", nil, ""},
 	{"not asked for yet", notAsked, "waiting: NotAskedYet PersistentVolume pv-1", withoutVA(), ""},
@@ -154,7 +218,10 @@ var states = []state{
 	{"nobody wants it", idle, "waiting: NotWanted PersistentVolume pv-1", withoutVA(byPod, notThere), ""},
 
 	// The Pod.
-	{"Pod without a node", all(notAsked, func(w *world) { w.pod.Spec.NodeName = "" }), "waiting: PodNotScheduled Pod default/web", withoutVA(), ""},
+	{"Pod without a node", all(notAsked, func(w *world) {
+		w.pod.Spec.NodeName = ""
+		w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
+	}), "waiting: PodNotScheduled Pod default/web", withoutVA(), ""},
 	{"Pod without a node, of a driver that needs no attach", all(notAsked, noAttach, func(w *world) { w.pod.Spec.NodeName = "" }), isAttached,
 		withoutVA(byPod, "waiting: PodNotScheduled Pod default/web"), ""},
 	{"Pod that has ended, volume still attached", all(attached, func(w *world) { w.pod.Status.Phase = corev1.PodSucceeded }), isAttached,
@@ -184,7 +251,7 @@ var states = []state{
 		withoutVA(byPVC, notThere, byPod, notThere), ""},
 	{"claim gone, volume being deleted", all(idle, pvDeleted, func(w *world) { w.claim = nil }), "waiting: VolumeBeingDeleted PersistentVolume pv-1",
 		withoutVA(byPVC, notThere, byPod, notThere), ""},
-	{"claim not bound", all(notAsked, func(w *world) { w.claim.Status.Phase = corev1.ClaimPending }),
+	{"claim not bound", all(notAsked, func(w *world) { w.claim.Status.Phase, w.claim.Spec.StorageClassName = corev1.ClaimPending, new("fast") }),
 		"waiting: ClaimNotBound PersistentVolumeClaim default/data", withoutVA(), ""},
 	{"claim without a volume", all(notAsked, func(w *world) { w.pv, w.claim.Spec.VolumeName, w.claim.Status.Phase = nil, "", corev1.ClaimPending }),
 		"waiting: ClaimNotBound PersistentVolumeClaim default/data", withoutVA(byPV, notThere), ""},
@@ -221,32 +288,42 @@ var states = []state{
 	// The driver.
 	{"driver not configured", func(w *world) { w.served, w.lease = nil, nil }, "waiting: DriverNotConfigured csi-attach-hub", nil, ""},
 	{"driver not configured, a csi-attacher works for it", func(w *world) { w.served = nil; sidecar(w) }, "waiting: DriverNotConfigured csi-attach-hub", nil, ""},
+	{"driver not configured, and a csi-attacher's try failed", all(failing, func(w *world) { w.served, w.lease, w.seen = nil, nil, nil }), "waiting: BackendError driver csi.example.com", nil, ""},
+	{"endpoint not allowed", conflict(`endpoint "unix:///x" is not allowed by discovery.csiDrivers.allowedEndpoints, nothing is contacted`), "waiting: EndpointNotAllowed csi-attach-hub", nil, ""},
+	{"conflict", all(failing, conflict("is already the endpoint of another")), "waiting: DriverConflict csi-attach-hub", nil, ""},
+	{"configuration rejected", func(w *world) {
+		w.served, w.config.Errors = nil, []string{"drivers.yaml:3: a", "drivers.yaml:4: b", "drivers.yaml:5: c", "drivers.yaml:6: d"}
+	}, "waiting: ConfigBroken csi-attach-hub", nil, ""},
 	{"driver away", driverState("Lost", "dial tcp 10.0.0.1:9443: connect: connection refused", false), "waiting: CannotConnect driver csi.example.com", nil, ""},
-	{"driver away, no replica holds its lease", all(driverState("Lost", "connection refused", false), func(w *world) { w.lease = leaseOf(hubSpace, "", time.Hour) }),
-		"waiting: CannotConnect driver csi.example.com", nil, ""},
+	{"driver away, no replica holds its lease", all(driverState("Lost", "connection refused", false), held("", time.Hour)), "waiting: CannotConnect driver csi.example.com", nil, ""},
 	{"driver away, volume attached", all(attached, driverState("Lost", "connection refused", false)), isAttached, nil, ""},
 	{"driver away, being detached", all(leaving, driverState("Lost", "connection refused", false)), "waiting: CannotConnect driver csi.example.com", nil, ""},
 	{"socket missing", driverState("Connecting", "dial unix /csi/x.sock: connect: no such file or directory", false), "waiting: SocketMissing driver csi.example.com", nil, ""},
 	{"another driver at the endpoint", driverState("NameMismatch", `reports the name "other"`, false), "waiting: NameMismatch driver csi.example.com", nil, ""},
 	{"driver not ready", driverState("Probing", "it is not ready", false), "waiting: DriverNotReady driver csi.example.com", nil, ""},
 	{"driver paused", driverIs(func(d *status.Driver) { d.Mode, d.State, d.Lease.Mine = "paused", "Paused", false }), "waiting: DriverPaused driver csi.example.com", nil, ""},
-	{"driver observed", all(sidecar, driverIs(func(d *status.Driver) {
-		d.Mode, d.Lease = "observe", status.Lease{Name: leaseName, Namespace: hubSpace}
-	})),
-		"waiting: DriverObserved driver csi.example.com", nil, ""},
+	{"driver observed", all(sidecar, driverIs(func(d *status.Driver) { d.Mode = "observe" })), "waiting: DriverObserved driver csi.example.com", nil, ""},
+	{"driver observed, and a csi-attacher's try failed", all(failing, sidecar, driverIs(func(d *status.Driver) { d.Mode = "observe" })), "waiting: BackendError driver csi.example.com", nil, ""},
+	{"driver observed, and nobody works for it", all(held("", time.Hour), driverIs(func(d *status.Driver) { d.Mode = "observe" })), "waiting: DriverObserved driver csi.example.com", nil, ""},
 	{"driver draining", driverState("Draining", "2 calls in flight", true), "waiting: DriverDraining driver csi.example.com", nil, ""},
 
 	// The lease.
-	{"lease held by a csi-attacher", all(driverState("WaitingForLease", "held by sidecar-7", true), func(w *world) { w.lease = leaseOf(hubSpace, "sidecar-7", time.Second) }),
-		"waiting: LeaseHeld Lease storage/" + leaseName, nil, ""},
-	{"lease expired", all(driverState("WaitingForLease", "held by sidecar-7", true), func(w *world) { w.lease = leaseOf(hubSpace, "sidecar-7", time.Hour) }),
-		"waiting: LeaseExpired Lease storage/" + leaseName, nil, ""},
-	{"lease free", all(driverState("WaitingForLease", "", true), func(w *world) { w.lease, w.served.Lease.Holder = nil, "" }),
-		"waiting: LeaseFree Lease storage/" + leaseName, nil, ""},
+	{"lease held by a csi-attacher", all(waitsForLease("held by sidecar-7"), sidecar), "waiting: LeaseHeld Lease storage/" + leaseName, nil, ""},
+	{"lease held by another replica", all(waitsForLease("held by hub-1_def"), held("hub-1_def", time.Second)), "waiting: LeaseHeld Lease storage/" + leaseName, nil, ""},
+	{"lease expired", all(waitsForLease("held by sidecar-7"), held("sidecar-7", time.Hour)), "waiting: LeaseExpired Lease storage/" + leaseName, nil, ""},
+	{"lease free", all(waitsForLease("waiting for the other replicas to announce themselves"), held("", time.Hour)), "waiting: LeaseFree Lease storage/" + leaseName, nil, ""},
+	{"lease missing, and the hub may not create it", all(waitsForLease("the lease cannot be taken: lease ns/l does not exist, and the hub may not create it"), held("", time.Hour)),
+		"waiting: LeaseMissing Lease storage/" + leaseName, nil, ""},
+	{"no right on the lease", all(waitsForLease(`the lease cannot be taken: leases.coordination.k8s.io "l" is forbidden: User "hub" cannot update resource "leases"`), held("", time.Hour)),
+		"waiting: WriteForbidden Lease storage/" + leaseName, nil, ""},
 	{"no hub, lease held", noHub, "waiting: NoReasonKnown VolumeAttachment csi-1", nil, "connection refused"},
-	{"no hub, lease missing", all(noHub, func(w *world) { w.lease = nil }), "waiting: LeaseMissing Lease " + leaseName, nil, "connection refused"},
-	{"no hub, lease expired", all(noHub, func(w *world) { w.lease = leaseOf(hubSpace, identity, time.Hour) }), "waiting: LeaseExpired Lease storage/" + leaseName, nil, "connection refused"},
+	{"no hub, lease missing", all(noHub, func(w *world) { w.lease = nil }), "waiting: LeaseMissing Lease storage/" + leaseName, nil, "connection refused"},
+	{"no hub, lease free", all(noHub, held("", time.Hour)), "waiting: LeaseFree Lease storage/" + leaseName, nil, "connection refused"},
+	{"no hub, lease expired", all(noHub, held(identity, time.Hour)), "waiting: LeaseExpired Lease storage/" + leaseName, nil, "connection refused"},
 	{"no hub, volume attached", all(noHub, attached), isAttached, nil, "connection refused"},
+	{"no hub, node without CSI", all(noHub, func(w *world) { w.csiNode = nil }), "waiting: NodeWithoutCSI CSINode node-1", nil, "connection refused"},
+	{"no hub, lease missing, failing", all(noHub, failing, func(w *world) { w.lease = nil }), "waiting: BackendError driver csi.example.com", nil, "connection refused"},
+	{"no hub, could not be called", all(noHub, fails("the driver is not connected: dial refused")), "waiting: CannotConnect driver csi.example.com", nil, "connection refused"},
 	{"no hub, failing", all(noHub, failing), "waiting: BackendError driver csi.example.com", nil, "connection refused"},
 	{"no hub, not asked for yet", all(noHub, notAsked), "waiting: NotAskedYet PersistentVolume pv-1", withoutVA(), "connection refused"},
 	{"the replica that works for the driver does not answer", func(w *world) { w.seenErr = errNoHub }, "waiting: NoReasonKnown VolumeAttachment csi-1", nil, "connection refused"},
@@ -272,6 +349,9 @@ var states = []state{
 
 	// The secret.
 	{"secret missing", needsSecret, "waiting: SecretMissing Secret default/creds", nil, ""},
+	{"secret missing at the last try", all(needsSecret, hasSecret, fails(`read secret default/creds for the call: secrets "creds" not found`)), "waiting: SecretMissing VolumeAttachment csi-1", nil, ""},
+	{"secret forbidden to the hub", all(needsSecret, hasSecret, fails(`read secret default/creds for the call: secrets "creds" is forbidden: User "hub" cannot get`)),
+		"waiting: SecretForbidden VolumeAttachment csi-1", nil, ""},
 	{"secret there", all(needsSecret, hasSecret), "waiting: NoReasonKnown VolumeAttachment csi-1", nil, ""},
 	{"secret missing, volume attached", all(needsSecret, attached), isAttached, nil, ""},
 	{"secret missing, being detached", all(needsSecret, leaving), "waiting: BeingDetached VolumeAttachment csi-1", nil, ""},
@@ -315,10 +395,6 @@ var states = []state{
 	{"leases forbidden, no hub", all(noHub, forbid("leases")), "waiting: NoReasonKnown VolumeAttachment csi-1", nil, "leases is forbidden|connection refused"},
 	{"leases forbidden, driver not configured, failing", all(failing, forbid("leases"), func(w *world) { w.served = nil }),
 		"waiting: BackendError driver csi.example.com", nil, "leases is forbidden"},
-	{"list of leases forbidden, no hub", all(noHub, forbid("list leases")), "waiting: NoReasonKnown VolumeAttachment csi-1", nil, "leases is forbidden"},
-	{"list of leases forbidden, no hub, lease missing", all(noHub, sidecar, forbid("list leases")), "waiting: LeaseMissing Lease " + leaseName, nil, "leases is forbidden"},
-	{"list of leases forbidden, a csi-attacher works for the driver", all(failing, sidecar, forbid("list leases"), func(w *world) { w.served = nil }),
-		"waiting: BackendError driver csi.example.com", nil, "leases is forbidden"},
 }
 
 func needsSecret(w *world) {
@@ -353,25 +429,37 @@ func answer(r explain.Report, err error) string {
 var exitCodes = map[string]int{isAttached: 0, "waiting": 1, notThere: 2, isUnknown: 3}
 
 func TestEveryWayToAskAboutAStateHasTheSameAnswer(t *testing.T) {
+	var texts strings.Builder
+	seen := map[string]bool{}
 	for _, s := range states {
 		t.Run(s.name, func(t *testing.T) {
-			for _, way := range ways {
-				w := newWorld()
-				s.change(w)
-				want, other := s.but[way]
-				if !other {
-					want = s.want
-				}
-				report, err := w.asked(t, way)
-				if got := answer(report, err); got != want {
-					t.Errorf("explain %s answers %q, want %q:\n%v%s", way, got, want, err, report.Text())
-				}
-				if err == nil {
+			synctest.Test(t, func(t *testing.T) {
+				for _, way := range ways {
+					w := newWorld()
+					s.change(w)
+					want, other := s.but[way]
+					if !other {
+						want = s.want
+					}
+					report, err := w.asked(t, way)
+					if got := answer(report, err); got != want {
+						t.Errorf("explain %s answers %q, want %q:\n%v%s", way, got, want, err, report.Text())
+					}
+					if err != nil {
+						continue
+					}
 					s.check(t, w, way, report)
+					if stop := stopOf(report); stop != nil && report.Result == explain.Waiting {
+						if text := fmt.Sprintf("%s: %s\n-> %s\n", stop.Object, stop.Fact, stop.Next); !seen[text] {
+							seen[text] = true
+							fmt.Fprintf(&texts, "# %s, %s: %s\n%s\n", s.name, way, stop.Verdict, text)
+						}
+					}
 				}
-			}
+			})
 		})
 	}
+	golden(t, "stops", texts.String())
 }
 
 // check checks what holds for every report.
@@ -398,6 +486,9 @@ func (s state) check(t *testing.T, w *world, way string, r explain.Report) {
 		findings = append(findings, v.Notes...)
 	}
 	for _, f := range findings {
+		if first := []rune(f.Next); len(first) > 0 && (!unicode.IsUpper(first[0]) || !strings.HasSuffix(f.Next, ".")) || f.Object == "" || f.Fact == "" {
+			fail("%+v lacks something, or its next step is not an imperative with a full stop", f)
+		}
 		if strings.HasPrefix(f.Fact, "does not exist") && w.exists(f.Object) {
 			fail("%s is there, and called missing", f.Object)
 		}

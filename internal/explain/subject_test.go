@@ -1,7 +1,6 @@
 package explain_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,16 +21,19 @@ func (w *world) volume(name string, since time.Duration, row status.Attachment) 
 	pv := w.pv.DeepCopy()
 	pv.Name, pv.Spec.ClaimRef, pv.Spec.CSI.VolumeHandle = "pv-"+name, nil, "vol-"+name
 	w.more = append(w.more, va, pv)
-	row.Name, row.Driver, row.Node = name, driverName, "node-1"
-	if row.Health.State == "" {
-		row.Health.State = status.Fine
+	row.Name, row.Driver, row.Node, row.PersistentVolume, row.Since = name, driverName, "node-1", pv.Name, va.CreationTimestamp.Time
+	in := status.DiagnosisInput{Attachment: row, Now: time.Now()}
+	if w.served != nil {
+		in.Driver = &w.served.Driver
 	}
+	row.Health = status.HealthOfAttachment(in)
 	w.rows = append(w.rows, row)
 }
 
 func (w *world) stuck(name, message string) {
-	w.volume(name, time.Hour, status.Attachment{State: status.Stuck, Operation: status.Attach, Tries: 9, Health: status.Health{State: status.Broken},
-		LastError: "rpc error: code = Internal desc = " + message})
+	row := status.Attachment{State: status.Stuck, Operation: status.Attach, Tries: 9, LastError: "rpc error: code = Internal desc = " + message}
+	w.volume(name, time.Hour, row)
+	w.more[len(w.more)-2].(*storagev1.VolumeAttachment).Status.AttachError = &storagev1.VolumeError{Message: row.LastError, Time: ago(time.Minute)}
 }
 
 // crowd is a driver with volumes in trouble: two that are stuck for one reason, one for another one, one that waits, and one
@@ -42,43 +44,40 @@ func crowd() *world {
 	w.stuck("csi-a", "no path to vol-csi-a")
 	w.stuck("csi-b", "no path to vol-csi-b")
 	w.stuck("csi-c", "array is broken")
-	row := status.Attachment{State: status.Waiting, Operation: status.Attach, Health: status.Health{State: status.Attention}}
+	row := status.Attachment{State: status.Waiting, Operation: status.Attach}
 	row.SetWaiting(status.Wait{Kind: status.WaitForWorker})
 	w.volume("csi-d", 5*time.Minute, row)
 	w.volume("csi-e", time.Hour, status.Attachment{State: status.Attached})
 	return w
 }
 
-// grouped writes groups in short: verdict and names.
-func grouped(r explain.Report) string {
+// listed writes VolumeAttachments in short: health, first verdict and name.
+func listed(r explain.Report) string {
 	var all []string
-	for _, g := range r.Groups {
-		text := string(g.Health)
-		if g.Cause != nil {
-			text += " " + string(g.Cause.Verdict)
-		}
-		for _, v := range g.Volumes {
-			text += " " + v.VolumeAttachment
+	for _, a := range r.VolumeAttachments {
+		text := string(a.Health.State) + " " + a.Name
+		if len(a.Health.Reasons) > 0 {
+			text += " " + string(a.Health.Reasons[0].Verdict)
 		}
 		all = append(all, text)
 	}
 	return strings.Join(all, "; ")
 }
 
-func TestEqualCausesOfManyVolumesAreOneGroup(t *testing.T) {
-	const stuck = "broken BackendError csi-a csi-b; broken BackendError csi-c"
+func TestVolumesInTroubleAreListedTheWorstFirst(t *testing.T) {
+	const stuck = "broken csi-a BackendError; broken csi-b BackendError; broken csi-c BackendError; attention csi-d Queued"
 	for question, tt := range map[string]struct {
-		groups string
+		listed string
 		code   int
 	}{
-		"driver/csi.example.com": {stuck + "; attention Queued csi-d", 0},
-		"node/node-1":            {stuck + "; attention Queued csi-d; fine csi-e", 1},
+		"driver/csi.example.com": {stuck, 0},
+		"node/node-1":            {stuck + "; fine csi-e", 1},
 	} {
 		w := crowd()
 		w.served.Health.State = status.Fine
 		r, err := w.asked(t, question)
-		if err != nil || grouped(r) != tt.groups || r.Result.ExitCode() != tt.code {
-			t.Errorf("%s: %v, exit code %d: %q, want %d: %q\n%s", question, err, r.Result.ExitCode(), grouped(r), tt.code, tt.groups, r.Text())
+		if err != nil || listed(r) != tt.listed || r.Result.ExitCode() != tt.code {
+			t.Errorf("%s: %v, exit code %d: %q, want %d: %q\n%s", question, err, r.Result.ExitCode(), listed(r), tt.code, tt.listed, r.Text())
 		}
 	}
 }
@@ -89,20 +88,21 @@ func TestWithoutAHubWhatWaitsForLongIsStuck(t *testing.T) {
 		w := crowd()
 		change(w)
 		r, err := w.asked(t, "node/node-1")
-		if err != nil || r.Result.ExitCode() != 1 || !strings.Contains(grouped(r), "csi-a csi-b csi-c") || !strings.Contains(strings.Join(r.Unknown, "\n"), "connection refused") {
-			t.Errorf("%s: %v: %s\n%s", name, err, grouped(r), r.Text())
+		if want := "broken csi-a BackendError; broken csi-b BackendError; broken csi-c BackendError; attention csi-d; fine csi-e"; err != nil || r.Result.ExitCode() != 1 ||
+			listed(r) != want || !strings.Contains(strings.Join(r.Unknown, "\n"), "connection refused") {
+			t.Errorf("%v: %s: %s\n%s", err, name, listed(r), r.Text())
 		}
 	}
 }
 
-func TestMoreVolumesThanCanBeExplainedAreCounted(t *testing.T) {
+func TestMoreVolumesThanATextHasRoomForAreCounted(t *testing.T) {
 	w := newWorld()
 	w.va, w.seen = nil, nil
-	for i := range explain.MostExplained + 3 {
+	for i := range 23 {
 		w.stuck("csi-"+strings.Repeat("x", i+1), "array is broken")
 	}
 	r, err := w.asked(t, "node/node-1")
-	if err != nil || len(r.Groups) != 1 || len(r.Groups[0].Volumes) != explain.MostExplained || r.More != 3 || !strings.Contains(r.Text(), "and 190 more") {
+	if err != nil || len(r.VolumeAttachments) != 23 || !strings.Contains(r.Text(), "and 3 more") {
 		t.Errorf("%v:\n%s", err, r.Text())
 	}
 }
@@ -115,7 +115,7 @@ func TestDriverThatTheHubDoesNotServeIsExplained(t *testing.T) {
 	}{
 		"not configured":                       {func(w *world) { w.lease = nil }, diagnosis.DriverNotConfigured, "attention"},
 		"not configured, and a volume stuck":   {func(w *world) { w.lease = nil; w.stuck("csi-a", "x") }, diagnosis.DriverNotConfigured, "broken"},
-		"a csi-attacher works for it":          {sidecar, diagnosis.DriverNotConfigured, "standby"},
+		"a csi-attacher works for it":          {sidecar, diagnosis.DriverNotConfigured, "attention"},
 		"no hub, and its lease expired":        {all(noHub, func(w *world) { w.lease = leaseOf(hubSpace, identity, time.Hour) }), diagnosis.LeaseExpired, "attention"},
 		"no hub, and somebody holds its lease": {noHub, "", "unknown"},
 	} {
@@ -136,28 +136,6 @@ func TestDriverThatTheHubDoesNotServeIsExplained(t *testing.T) {
 	}
 }
 
-func TestCallsInFlightAreNamedWithTheirAgeTheOldestFirst(t *testing.T) {
-	w := crowd()
-	for i, name := range []string{"csi-q", "csi-r", "csi-s", "csi-t", "csi-u", "csi-v"} {
-		w.volume(name, time.Minute, status.Attachment{State: status.Attaching, Operation: status.Attach,
-			Call: status.Call{Method: "ControllerPublishVolume", Since: time.Now().Add(-time.Duration(i+1) * 10 * time.Second)}})
-	}
-	r, err := w.asked(t, "driver/"+driverName)
-	const oldest = "ControllerPublishVolume for VolumeAttachment csi-v to node node-1 has been running for "
-	if i := slices.IndexFunc(r.Subject.Facts, func(fact string) bool { return strings.HasPrefix(fact, oldest) }); err != nil || i < 0 || !strings.Contains(r.Subject.Facts[i+1], "csi-u") || !slices.Contains(r.Subject.Facts, "more calls in flight: 1") {
-		t.Errorf("%v:\n%s", err, r.Text())
-	}
-}
-
-func TestSecondAttacherWithALeaseElsewhereIsNoted(t *testing.T) {
-	w := newWorld()
-	w.more = append(w.more, leaseOf("kube-system", "sidecar-7", 2*time.Second))
-	r, err := w.asked(t, "driver/"+driverName)
-	if err != nil || len(r.Subject.Notes) != 1 || !strings.Contains(r.Text(), "Lease kube-system/"+leaseName+": another attacher works for the driver") || !strings.Contains(r.Text(), "sidecar-7") {
-		t.Errorf("%v:\n%s", err, r.Text())
-	}
-}
-
 func TestNodeIsExplainedWithItsDriversAndLimits(t *testing.T) {
 	w := crowd()
 	limit := int32(25)
@@ -167,7 +145,7 @@ func TestNodeIsExplainedWithItsDriversAndLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, words := range []string{"Node node-1: broken for 60m", "Node node-1: not ready for 60m: kubelet stopped", "node ID id-1, limit 25 (allocatable.count)", "explain VOLUMEATTACHMENT", "×1 attached"} {
+	for _, words := range []string{"Node node-1: broken for 60m", "Node node-1: not ready for 60m: kubelet stopped", "node ID id-1, limit 25 (allocatable.count)", "explain pv/VOLUME", "pv-csi-e"} {
 		if !strings.Contains(r.Text(), words) {
 			t.Errorf("%q is not in:\n%s", words, r.Text())
 		}
@@ -179,7 +157,24 @@ func TestNodeWithoutADriverThatIsWantedThereNeedsAttention(t *testing.T) {
 	w.csiNode.Spec.Drivers = nil
 	w.rows = []status.Attachment{{Name: "csi-1", Driver: driverName, Node: "node-1", State: status.Waiting, Health: status.Health{State: status.Fine}}}
 	r, err := w.asked(t, "node/node-1")
-	if err != nil || r.Result != "attention" || r.Subject.Reasons[0].Verdict != diagnosis.NodeWithoutDriver || strings.Count(r.Text(), "not registered on the node") != 2 {
+	if err != nil || r.Result != "attention" || r.Subject.Reasons[0].Verdict != diagnosis.NodeWithoutDriver || strings.Count(r.Text(), "not registered on the node") != 1 {
 		t.Errorf("%v, %s:\n%s", err, r.Result, r.Text())
+	}
+}
+
+func TestFullNodeIsSaidToBeFull(t *testing.T) {
+	w := crowd()
+	w.served.FullNodes = []status.FullNode{
+		{Node: "node-2", Since: time.Now().Add(-time.Hour), Waiting: 1},
+		{Node: "node-1", Limit: 25, Attached: 25, Since: time.Now().Add(-8 * time.Minute), Waiting: 4, Line: []string{"csi-1", "csi-2"}}}
+	r, err := w.asked(t, "node/node-1")
+	want := "Node node-1: can have no more volumes of driver " + driverName +
+		" for 8m: its limit is 25 (allocatable.count of the CSINode), 25 volumes are attached; 4 VolumeAttachments wait for a place, first csi-1"
+	if text := strings.Join(strings.Fields(r.Text()), " "); err != nil || !strings.Contains(text, want) || strings.Contains(text, "node-2") {
+		t.Errorf("%v, want %q in:\n%s", err, want, r.Text())
+	}
+	w.served.FullNodes[1].Waiting = 0
+	if r, err = w.asked(t, "node/node-1"); err != nil || strings.Contains(r.Text(), "no more volumes") {
+		t.Errorf("%v, want nothing of a full node while nobody waits:\n%s", err, r.Text())
 	}
 }

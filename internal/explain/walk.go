@@ -13,252 +13,261 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-// Explain says for each volume of a question whether it is attached, where it stops and what to do.
-// It reads only the facts.
-func Explain(f Facts) Report {
-	r := Report{Question: f.Question, Result: Attached, Volumes: []VolumeReport{}, Unknown: unknown(f)}
-	switch {
-	case !f.Found:
-		r.Result = NotFound
-		r.Stop = notFound(&f)
-		return r
-	case f.Question.Kind == Driver || f.Question.Kind == Node:
-		return explainMany(&f, r)
-	case f.Pod != nil && finished(f.Pod):
-		r.Stop = new(found(diagnosis.PodFinished, f.Question.String(), fmt.Sprintf("has ended (%s): its volumes are detached unless another Pod uses them", f.Pod.Status.Phase), "Do nothing."))
-		return r
-	case len(f.Volumes) == 0:
-		r.Stop = new(found(diagnosis.NothingToAttach, f.Question.String(), "has no volume that needs an attach", "If the Pod does not start, look at its Events: attaching is not the reason."))
-		return r
+// explain follows the volume from the Pod to the last error. before are the volumes of the question that were explained
+// already.
+func (v *volume) explain(before []*volume) {
+	v.report = VolumeReport{Title: v.title(), Result: Waiting, Path: []string{}}
+	if v.podStage() && v.claimStage() && v.volumeStage() {
+		v.attachmentStage()
 	}
-	for i := range f.Volumes {
-		v := explainVolume(&f, i)
-		if v.Result == Waiting || r.Result == Attached {
-			r.Result = v.Result
-		}
-		r.Volumes = append(r.Volumes, v)
+	if v.report.Stop != nil {
+		v.cure(v.report.Stop)
 	}
-	slices.SortStableFunc(r.Volumes, func(a, b VolumeReport) int { return cmp.Compare(b.Result.ExitCode(), a.Result.ExitCode()) })
-	return r
+	v.danglingNotes(before)
+	if v.report.Result == Waiting && v.report.Stop == nil {
+		v.report.Result = NotKnown
+	}
+	if v.report.Result != Attached && v.va.value != nil {
+		v.report.Age = ageOf(asked(v.va.value), v.now)
+	}
 }
 
-// explainMany answers a question about a driver or a node.
-func explainMany(f *Facts, r Report) Report {
-	r.Groups, r.More = groups(f), f.More
-	worst := status.Fine
-	if len(r.Groups) > 0 {
-		worst = r.Groups[0].Health
-	}
-	switch r.Result = Result(worst); f.Question.Kind {
-	case Driver:
-		r.Subject, r.Result = explainDriver(f, worst)
-	case Node:
-		r.Subject, r.Result = explainNode(f, r.Groups, worst)
-	}
-	return r
-}
-
-// finished reports whether a Pod has ended for good.
-func finished(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}
-
-// walk follows one volume from the Pod to the last error.
-type walk struct {
-	*Facts
-	*Volume
-	report      VolumeReport
-	lastResorts []Finding // see later
-	// claimFault is the problem of the claim if the question is about the PersistentVolume or the
-	// VolumeAttachment. Without a VolumeAttachment it is the stop, else a note: attachers do not
-	// look at claims.
-	claimFault *Finding
-}
-
-// explainVolume explains the i-th volume.
-func explainVolume(f *Facts, i int) VolumeReport {
-	v := &f.Volumes[i]
-	w := &walk{Facts: f, Volume: v, report: VolumeReport{Title: title(v), Result: Waiting, Path: []string{}}}
-	if w.podStage() && w.claimStage() && w.volumeStage() {
-		w.attachmentStage()
-	}
-	if w.report.Stop != nil {
-		w.cure(w.report.Stop)
-	}
-	w.leftAttached(f.Volumes[:i])
-	w.healthNotes()
-	if w.report.Result == Waiting && w.report.Stop == nil {
-		w.report.Result = NotKnown
-	}
-	if w.report.Result != Attached {
-		w.report.Age = ageOf(v.asked(), f.Now)
-	}
-	return w.report
-}
-
-func title(v *Volume) string {
+func (v *volume) title() string {
 	var parts []string
-	if v.Mount != "" {
-		parts = append(parts, "volume "+v.Mount)
+	if v.mount != "" {
+		parts = append(parts, "volume "+v.mount)
 	}
-	if v.ClaimName != "" {
-		parts = append(parts, "claim "+v.Namespace+"/"+v.ClaimName)
+	if v.claimName != "" {
+		parts = append(parts, "claim "+v.namespace+"/"+v.claimName)
 	}
-	if v.VolumeName != "" {
-		parts = append(parts, "PersistentVolume "+v.VolumeName)
+	if v.volumeName != "" {
+		parts = append(parts, ref(PersistentVolume, "", v.volumeName))
 	}
-	if len(parts) == 0 {
-		parts = append(parts, "inline volume")
-	}
-	text := strings.Join(parts, ", ")
-	if v.NodeName != "" {
-		text += " on node " + v.NodeName
+	text := cmp.Or(strings.Join(parts, ", "), "inline volume")
+	if v.nodeName != "" {
+		text += " on node " + v.nodeName
 	}
 	return text
 }
 
+// asked returns when the attach or the detach was asked for.
+func asked(va *storagev1.VolumeAttachment) time.Time {
+	if va.DeletionTimestamp != nil {
+		return va.DeletionTimestamp.Time
+	}
+	return va.CreationTimestamp.Time
+}
+
 // ok adds a step that is as it should be.
-func (w *walk) ok(format string, args ...any) {
-	w.report.Path = append(w.report.Path, fmt.Sprintf(format, args...))
+func (v *volume) ok(format string, args ...any) {
+	v.report.Path = append(v.report.Path, fmt.Sprintf(format, args...))
 }
 
 // stop adds a problem. The first problem is the stop, further ones are notes.
-func (w *walk) stop(f Finding) {
-	if w.report.Stop != nil {
-		w.note(f)
+func (v *volume) stop(f Finding) {
+	if v.report.Stop != nil {
+		v.note(f)
 		return
 	}
-	w.report.Stop = &f
+	v.report.Stop = &f
 }
 
-func (w *walk) note(f Finding) { w.report.Notes = append(w.report.Notes, f) }
+func (v *volume) note(f Finding) { v.report.Notes = append(v.report.Notes, f) }
+
+// later keeps a finding that becomes the stop only if nothing nearer to the volume does.
+func (v *volume) later(f Finding) { v.lastResorts = append(v.lastResorts, f) }
+
+// stopsAt reports whether the walk has stopped at one of some verdicts.
+func (v *volume) stopsAt(verdicts ...diagnosis.Verdict) bool {
+	return v.report.Stop != nil && slices.Contains(verdicts, v.report.Stop.Verdict)
+}
 
 // done sets the result Attached unless the walk has stopped before.
-func (w *walk) done() {
-	if w.report.Stop == nil {
-		w.report.Result = Attached
+func (v *volume) done() {
+	if v.report.Stop == nil {
+		v.report.Result = Attached
 	}
 }
 
-func (w *walk) ago(t time.Time) string { return diagnosis.Ago(t, w.Now) }
-
-func (w *walk) at(t time.Time) string { return diagnosis.At(t, w.Now) }
-
-// podStage checks that the Pod of the question has a node.
-func (w *walk) podStage() bool {
-	if w.Inline != "" {
-		w.ok("the volume is defined inline in the Pod (CSI driver %s): the kubelet mounts it, and nothing has to be attached", w.Inline)
-		w.done()
+// podStage checks that the Pod has a node and the volume needs an attach.
+func (v *volume) podStage() bool {
+	if v.inline != "" {
+		v.ok("volume %s is an inline CSI volume (driver %s): the kubelet mounts it, and nothing has to be attached", v.mount, v.inline)
+		v.done()
 		return false
 	}
-	if w.Pod == nil {
+	if v.pod == nil {
 		return true
 	}
-	if w.Pod.Spec.NodeName != "" {
-		w.ok("%s is bound to node %s", w.Question, w.Pod.Spec.NodeName)
+	if v.pod.Spec.NodeName != "" {
+		v.ok("%s is bound to node %s", v.question, v.pod.Spec.NodeName)
 		return true
 	}
 	fact := "not scheduled to a node yet"
-	for _, c := range w.Pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
-			fact += ": " + c.Message
+	for _, c := range v.pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			fact = diagnosis.Because(fact, c.Message)
 		}
 	}
-	w.stop(found(diagnosis.PodNotScheduled, w.Question.String(), fact, "Look at the Pod's Events: a volume is attached only after the scheduler has found a node."))
+	v.stop(found(diagnosis.PodNotScheduled, v.question.String(), fact, "Look at the Pod's Events: a volume is attached only after the scheduler has found a node."))
 	return true // its claims may be why
 }
 
-// volumeStage checks that the PersistentVolume exists and is of a CSI driver that attaches.
-func (w *walk) volumeStage() bool {
-	if w.VolumeName == "" {
-		return w.Attachment.Value() != nil || w.Migrated != nil // inline
+// askedByClaim reports whether the volume was found by its claim: the question is about a Pod or the
+// claim. Without the claim the walk then ends.
+func (v *volume) askedByClaim() bool {
+	return v.question.Kind == Pod || v.question.Kind == PersistentVolumeClaim
+}
+
+// claimStage checks that the claim exists and is bound to the volume.
+func (v *volume) claimStage() bool {
+	const released = "If Pods wait for the claim, create it, and remove the uid from the claimRef of the PersistentVolume: the claim then gets this volume. " +
+		"If not, do nothing: persistentVolumeReclaimPolicy says what happens to the volume."
+	if v.claimName == "" {
+		return true
 	}
-	object := ref(PersistentVolume, "", w.VolumeName)
-	pv := w.PersistentVolume.Value()
+	object, claim := ref(PersistentVolumeClaim, v.namespace, v.claimName), v.claim.value
 	switch {
-	case pv == nil && w.Attachment.Value() != nil:
+	case v.claim.missing && v.askedByClaim():
+		return v.claimStop(found(diagnosis.ClaimMissing, object, "does not exist", "Create the claim: the Pod waits for it."))
+	case v.claim.missing:
+		return v.claimStop(found(diagnosis.ClaimMissing, object, "does not exist, and the PersistentVolume names it in its claimRef", released))
+	case claim == nil:
+		return v.volumeName != "" // unknown says why it was not read
+	case !v.ofThisClaim() && !v.askedByClaim():
+		return v.claimStop(found(diagnosis.VolumeOfAnother, ref(PersistentVolume, "", v.volumeName), fmt.Sprintf("its claimRef names an earlier %s; the claim of that name has UID %s and names PersistentVolume %s",
+			object, claim.UID, cmp.Or(claim.Spec.VolumeName, "none")), released))
+	case claim.Status.Phase != corev1.ClaimBound:
+		return v.claimStop(found(diagnosis.ClaimNotBound, object, unboundFact(claim), "Look at the claim's Events, its StorageClass and the driver's provisioner: a volume is attached only after its claim is bound. With WaitForFirstConsumer it is bound when a Pod has a node."))
+	case claim.DeletionTimestamp != nil:
+		v.note(v.lasting(diagnosis.ClaimNotBound, object, "being deleted", claim.DeletionTimestamp.Time, "", "Wait: the claim is removed when no Pod uses it."))
+	}
+	v.ok("%s is bound to %s", object, ref(PersistentVolume, "", v.volumeName))
+	return true
+}
+
+// claimStop stops at the claim if it led to the volume. Otherwise it keeps the finding in claimFault.
+func (v *volume) claimStop(f Finding) (goOn bool) {
+	if v.askedByClaim() {
+		v.stop(f)
+		return false
+	}
+	v.claimFault = &f
+	return true
+}
+
+func unboundFact(claim *corev1.PersistentVolumeClaim) string {
+	fact := fmt.Sprintf("%s, not bound to a PersistentVolume", cmp.Or(string(claim.Status.Phase), "new"))
+	if class := ptr.Deref(claim.Spec.StorageClassName, ""); class != "" {
+		fact += ", StorageClass " + class
+	}
+	if claim.Status.Phase == corev1.ClaimLost {
+		fact += ": its PersistentVolume is gone"
+	}
+	return fact
+}
+
+// volumeStage checks that the PersistentVolume exists and is of a CSI driver that attaches.
+func (v *volume) volumeStage() bool {
+	if v.volumeName == "" {
+		return v.va.value != nil || v.migrated != nil // inline
+	}
+	object, pv := v.volumeRef(), v.pv.value
+	switch {
+	case pv == nil && v.va.value != nil:
 		return true // it names the driver; attaching and detaching say what is missing
-	case w.PersistentVolume.Missing():
-		w.stop(found(diagnosis.VolumeMissing, object, "does not exist, and the claim is bound to it", "Restore the PersistentVolume, or create the claim again."))
+	case v.pv.missing:
+		v.stop(found(diagnosis.VolumeMissing, object, "does not exist, and the claim is bound to it", "Restore the PersistentVolume, or create the claim again."))
 		return false
 	case pv == nil:
 		return false // unknown says why it was not read
-	case w.Driver == "":
-		w.stop(found(diagnosis.VolumeNotCSI, object, "neither a CSI volume nor migrated to CSI", "Look at kube-controller-manager and at the kubelet: CSI does not attach this volume."))
+	case v.driver == "":
+		v.stop(found(diagnosis.VolumeNotCSI, object, "neither a CSI volume nor migrated to CSI", "Look at kube-controller-manager and at the kubelet: CSI does not attach this volume."))
 		return false
 	}
-	w.ok("%s is a volume of CSI driver %s, handle %s", object, w.Driver, cmp.Or(attach.VolumeHandle(pv), "unknown"))
-	if bound := pv.Spec.ClaimRef; w.askedByClaim() && !w.ofThisClaim() {
-		w.stop(found(diagnosis.VolumeOfAnother, object, fmt.Sprintf("bound to another claim: %s/%s, UID %s", bound.Namespace, bound.Name, bound.UID), "Create the claim again, or remove the stale claimRef from the PersistentVolume."))
+	v.ok("%s is a volume of CSI driver %s, handle %s", object, v.driver, cmp.Or(attach.VolumeHandle(pv), "unknown"))
+	if bound := pv.Spec.ClaimRef; v.askedByClaim() && !v.ofThisClaim() {
+		v.stop(found(diagnosis.VolumeOfAnother, object, fmt.Sprintf("bound to another claim: %s/%s, UID %s", bound.Namespace, bound.Name, bound.UID), "Create the claim again, or remove the stale claimRef from the PersistentVolume."))
 	}
 	return true
 }
 
+// volumeRef names the volume for people.
+func (v *volume) volumeRef() string {
+	if v.volumeName == "" {
+		return "volume " + v.mount
+	}
+	return ref(PersistentVolume, "", v.volumeName)
+}
+
 // attachmentStage checks that a VolumeAttachment asks for the volume on the node, and that it is attached.
-func (w *walk) attachmentStage() {
-	va := w.Attachment.Value()
-	if va != nil && w.claimFault != nil {
-		w.note(*w.claimFault)
+func (v *volume) attachmentStage() {
+	va := v.va.value
+	if va != nil && v.claimFault != nil {
+		v.note(*v.claimFault)
 	}
 	switch {
 	case va == nil:
-		w.notAsked()
+		v.notAsked()
 	case va.DeletionTimestamp != nil:
-		w.ok("%s was deleted %s: the volume has to be detached from node %s", w.attachmentRef(), w.ago(va.DeletionTimestamp.Time), va.Spec.NodeName)
-		w.detaching(va)
+		v.ok("%s was deleted %s: the volume has to be detached from node %s", v.attachmentRef(), diagnosis.Ago(va.DeletionTimestamp.Time, v.now), va.Spec.NodeName)
+		v.detaching(va)
 	case va.Status.Attached:
-		w.attached(va)
-	case w.noAttach():
-		w.note(found(diagnosis.AttachNotRequired, "CSIDriver "+w.Driver, "has attachRequired: false: volumes of this driver need no attach", "Delete the VolumeAttachment if it stays."))
-		w.done()
+		v.attached(va)
+	case v.noAttach():
+		v.note(found(diagnosis.AttachNotRequired, "CSIDriver "+v.driver, "has attachRequired: false: volumes of this driver need no attach", "Delete the VolumeAttachment if it stays."))
+		v.done()
 	default:
-		w.ok("%s asks for the volume on node %s since %s", w.attachmentRef(), va.Spec.NodeName, w.at(va.CreationTimestamp.Time))
-		w.attaching(va)
+		v.ok("%s asks for the volume on node %s since %s", v.attachmentRef(), va.Spec.NodeName, diagnosis.At(va.CreationTimestamp.Time, v.now))
+		v.attaching(va)
 	}
 }
 
 // noAttach reports whether the CSIDriver says attachRequired: false.
-func (w *walk) noAttach() bool {
-	d := w.CSIDriver.Value()
+func (v *volume) noAttach() bool {
+	d := v.csiDriver.value
 	return d != nil && !ptr.Deref(d.Spec.AttachRequired, true)
 }
 
-func (w *walk) attachmentRef() string { return ref(VolumeAttachment, "", w.Attachment.Value().Name) }
+func (v *volume) attachmentRef() string { return ref(VolumeAttachment, "", v.va.value.Name) }
 
 // attached notes the risks of an attached volume.
-func (w *walk) attached(va *storagev1.VolumeAttachment) {
-	w.ok("%s says that the volume is attached to node %s", w.attachmentRef(), va.Spec.NodeName)
+func (v *volume) attached(va *storagev1.VolumeAttachment) {
+	v.ok("%s says that the volume is attached to node %s", v.attachmentRef(), va.Spec.NodeName)
 	finalizer := attach.Finalizer(va.Spec.Attacher)
 	if va.Annotations[attach.AnnotationNodeID] != "" && !attach.HasFinalizer(va.Finalizers, finalizer) {
-		w.note(found(diagnosis.FinalizerOfAnother, w.attachmentRef(), "finalizer "+finalizer+" was removed: if the object is deleted now, its volume stays attached", "Check that an attacher works for the driver: it adds the finalizer again."))
+		v.note(found(diagnosis.FinalizerOfAnother, v.attachmentRef(), "finalizer "+finalizer+" was removed: if the object is deleted now, its volume stays attached", "Check that an attacher works for the driver: it adds the finalizer again."))
 	}
-	if w.Served != nil {
-		w.capabilityNote(w.Served)
-	}
-	w.nodeNotes()
-	w.done()
+	v.driverNotes()
+	v.nodeNotes()
+	v.done()
 }
 
 // nodeNotes notes the problems of the node, unless they are the stop.
-func (w *walk) nodeNotes() {
-	object, node := "Node "+w.NodeName, w.Node.Value()
+func (v *volume) nodeNotes() {
+	object, c := "Node "+v.nodeName, ready(v.node.value)
 	switch {
-	case w.Node.Missing() && !w.stopsAt(diagnosis.NodeMissing):
-		w.note(found(diagnosis.NodeMissing, object, "does not exist", "Delete the Pods that are bound to the node if it is gone: kube-controller-manager then detaches their volumes."))
-	case node != nil:
-		if c := ready(node); c != nil && c.Status != corev1.ConditionTrue {
-			w.note(w.lasting(diagnosis.NodeNotReady, object, "not ready", c.LastTransitionTime.Time, cmp.Or(c.Message, c.Reason), "Look at its kubelet. If the node is dead, taint it node.kubernetes.io/out-of-service, so that its volumes are detached."))
-		}
+	case v.node.missing && !v.stopsAt(diagnosis.NodeMissing):
+		v.note(found(diagnosis.NodeMissing, object, "does not exist", "Delete the Pods that are bound to the node if it is gone: kube-controller-manager then detaches their volumes."))
+	case c != nil && c.Status != corev1.ConditionTrue:
+		v.note(v.lasting(diagnosis.NodeNotReady, object, "not ready", c.LastTransitionTime.Time, cmp.Or(c.Message, c.Reason), "Look at its kubelet. If the node is dead, taint it node.kubernetes.io/out-of-service, so that its volumes are detached."))
 	}
 }
 
-// singleNode reports whether the volume may be attached to one node only, as its specification says.
-func (w *walk) singleNode() bool {
-	spec := w.spec()
-	return spec != nil && !slices.ContainsFunc(spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
-		return m == corev1.ReadOnlyMany || m == corev1.ReadWriteMany
-	})
+// danglingNotes notes where the volume is attached without a VolumeAttachment, once for a volume on several nodes, and not
+// if the walk has stopped there.
+func (v *volume) danglingNotes(before []*volume) {
+	same := func(other *volume) bool {
+		return v.driver == other.driver && v.volumeName == other.volumeName && v.handle() == other.handle()
+	}
+	if v.served == nil || v.stopsAt(diagnosis.PublishedElsewhere) || slices.ContainsFunc(before, same) {
+		return
+	}
+	for _, u := range v.served.Unowned {
+		if v.isOfVolume(u) {
+			v.note(v.finding(u.Diagnose(v.driver)))
+		}
+	}
 }

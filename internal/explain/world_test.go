@@ -4,14 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -51,16 +55,15 @@ type world struct {
 	// forbidden are "verb resource" or "resource".
 	forbidden []string
 
-	hubErr  error              // the hub cannot be asked
-	served  *hubclient.Driver  // nil: the hub does not serve the driver
-	seen    *status.Attachment // what the hub knows about csi-1
-	seenErr error
-	rows    []status.Attachment // what the hub lists
+	hubErr    error              // the hub cannot be asked
+	served    *hubclient.Driver  // nil: the hub does not serve the driver
+	seen      *status.Attachment // what the hub knows about csi-1
+	seenErr   error
+	checksErr error               // the hub does not say the checklist
+	rows      []status.Attachment // what the hub lists
 
-	health          *status.VolumeHealth // what the driver says about the volume
-	healthErr       error
-	access          []string // flags of the command
-	healthQuestions int      // how often it was asked
+	config status.Config // of the hub
+	access []string      // flags of the command
 }
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
@@ -207,7 +210,7 @@ func (w *world) listed(r *http.Request) []metav1.Object {
 // View is what the hub says.
 func (w *world) View(context.Context) hubclient.View {
 	v := hubclient.View{Replicas: []hubclient.Replica{{Replica: replica, Overview: status.Overview{Identity: identity,
-		Replicas: []status.Replica{{Identity: identity, Self: true}}}}}}
+		Replicas: []status.Replica{{Identity: identity, Self: true}, {Identity: "hub-1_def"}}, Config: w.config}}}}
 	if w.served != nil {
 		d := *w.served
 		if d.Health.State == "" { // the hub would send it
@@ -224,7 +227,7 @@ func (w *world) Volumes(_ context.Context, _ hubclient.View, f status.Attachment
 		return w.seenErr
 	}
 	for _, a := range append([]status.Attachment{}, w.rows...) {
-		if f.Match(a) {
+		if f.Match(a) && (len(f.Health) == 0 || slices.Contains(f.Health, a.Health.State)) {
 			take(a)
 		}
 	}
@@ -233,7 +236,7 @@ func (w *world) Volumes(_ context.Context, _ hubclient.View, f status.Attachment
 
 // Driver is what the hub says about the driver alone.
 func (w *world) Driver(context.Context, string, string) (*status.Driver, error) {
-	return &w.served.Driver, nil
+	return &w.served.Driver, w.checksErr
 }
 
 // Attachment is what the hub says about a VolumeAttachment.
@@ -244,18 +247,10 @@ func (w *world) Attachment(_ context.Context, _, name string) (*status.Attachmen
 	return w.seen, nil
 }
 
-// VolumeHealth is what the driver says about a volume.
-func (w *world) VolumeHealth(_ context.Context, _, _ string) (*status.VolumeHealth, error) {
-	w.healthQuestions++
-	return w.health, w.healthErr
-}
-
 // asked answers a question as the command does.
 func (w *world) asked(t *testing.T, question string) (explain.Report, error) {
 	t.Helper()
-	server := httptest.NewServer(w)
-	defer server.Close()
-	kube, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://kube", QPS: -1, Transport: w})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,11 +262,35 @@ func (w *world) asked(t *testing.T, question string) (explain.Report, error) {
 	if w.hubErr != nil {
 		sources.Hub, sources.HubErr = nil, w.hubErr
 	}
-	facts, err := explain.Gather(t.Context(), q, sources)
-	if err != nil {
-		return explain.Report{}, err
-	}
-	return explain.Explain(facts), nil
+	return explain.Explain(t.Context(), q, sources)
+}
+
+// RoundTrip answers without a network.
+func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
+	out := httptest.NewRecorder()
+	w.ServeHTTP(out, r)
+	return out.Result(), nil
 }
 
 var errNoHub = errors.New("connection refused")
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares texts for people with testdata/name.golden. With -update it writes the file.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s, run with -update if the new texts are right (-want +got):\n%s", file, diff)
+	}
+}

@@ -1,0 +1,193 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+// mostDangling is how many dangling volumes a report about a driver names.
+const mostDangling = 5
+
+// explainDriver answers for a driver. For a driver that the hub serves, result and reasons are those of the hub: all views
+// show the same.
+func (e *explainer) explainDriver(ctx context.Context, r *Report) (exists bool) {
+	v := &volume{explainer: e, driver: e.question.Name}
+	v.readDriver(ctx)
+	s := &SubjectReport{Reasons: []Reason{}, Facts: []string{}}
+	r.Subject = s
+	r.VolumeAttachments = e.rows(ctx, status.AttachmentFilter{Driver: v.driver, Health: []status.HealthState{status.Broken, status.Attention}})
+	if v.served != nil {
+		v.servedSubject(ctx, s)
+		r.Result = Result(v.served.Health.State)
+	} else {
+		v.service()
+		for _, f := range v.lastResorts {
+			v.stop(f)
+		}
+		r.Result = NotKnown
+		if stop := v.report.Stop; stop != nil {
+			v.cure(stop)
+			health := status.Attention
+			if len(r.VolumeAttachments) > 0 {
+				health = r.VolumeAttachments[0].Health.State
+			}
+			s.add(health, *stop)
+			s.Age, r.Result = stop.Age, Result(health)
+		}
+		s.Facts, s.Notes = append(s.Facts, v.report.Path...), v.report.Notes
+	}
+	switch {
+	case v.csiDriver.missing:
+		s.say("CSIDriver %s does not exist: the driver counts as one with attachRequired: true", v.driver)
+	case v.noAttach():
+		s.say("CSIDriver %s has attachRequired: false: volumes of the driver need no attach", v.driver)
+	}
+	return v.served != nil || !v.csiDriver.missing || v.leaseRead.value != nil || len(r.VolumeAttachments) > 0 || len(e.view.Conflicts(v.driver)) > 0 ||
+		e.HubErr != nil // the hub may serve it
+}
+
+func (s *SubjectReport) say(format string, args ...any) {
+	s.Facts = append(s.Facts, fmt.Sprintf(format, args...))
+}
+
+// servedSubject says what the hub knows of the driver.
+func (v *volume) servedSubject(ctx context.Context, s *SubjectReport) {
+	d := v.served
+	for _, r := range d.Health.Reasons {
+		f := v.finding(r.Diagnosis)
+		f.Next = strings.Join(r.Actions, " ") // the reason before says what to do
+		v.cure(&f)
+		s.add(r.State, f)
+	}
+	s.Age = ageOf(d.Health.Since, v.now)
+	if known, err := v.Hub.Driver(ctx, d.Replica, d.Name); err != nil {
+		v.missed("the checklist of the driver", err)
+		s.checksUnknown = true
+	} else {
+		s.Checks = known.Checklist
+	}
+	s.say("configured by %s", cmp.Or(d.Source, "the flags of the hub"))
+	if d.Lease.Mine && d.Up {
+		s.say("%s works for the driver", cmp.Or(d.Leader, "the hub"))
+	}
+	for _, c := range v.view.Conflicts(d.Name) {
+		s.Notes = append(s.Notes, found(diagnosis.DriverConflict, "driver "+d.Name, fmt.Sprintf("also found at %s, which is not served: %s", c.Loser, c.Reason), ""))
+	}
+	for _, u := range d.Unowned[:min(mostDangling, len(d.Unowned))] {
+		s.Notes = append(s.Notes, v.finding(u.Diagnose(d.Name)))
+	}
+	if more := d.UnownedCount - mostDangling; more > 0 {
+		s.say("more volumes left attached: %d", more)
+	}
+}
+
+// explainNode answers for a node.
+func (e *explainer) explainNode(ctx context.Context, r *Report) (exists bool, err error) {
+	v := &volume{explainer: e, nodeName: e.question.Name}
+	v.node = e.nodeNamed(ctx, v.nodeName)
+	v.csiNode = one(ctx, &e.reader, "CSINode", "", v.nodeName, e.Kube.StorageV1().CSINodes().Get)
+	r.VolumeAttachments = e.rows(ctx, status.AttachmentFilter{Node: v.nodeName})
+	if v.node.value == nil && v.csiNode.value == nil && len(r.VolumeAttachments) == 0 {
+		return false, v.node.err
+	}
+	s := &SubjectReport{Reasons: []Reason{}, Facts: []string{}}
+	r.Subject, r.Result = s, Result(status.Fine)
+	if v.csiNode.missing {
+		v.withoutDriver()
+	} else if v.csiNode.value != nil {
+		registered := map[string]bool{}
+		for _, d := range v.csiNode.value.Spec.Drivers {
+			registered[d.Name] = true
+			s.say("driver %s: node ID %s, %s", d.Name, d.NodeID, limitOf(d))
+		}
+		for _, a := range r.VolumeAttachments {
+			if !registered[a.Driver] && a.Operation != status.Detach {
+				registered[a.Driver], v.driver = true, a.Driver // once
+				v.withoutDriver()
+			}
+		}
+	}
+	v.nodeNotes()
+	for _, d := range e.view.Drivers {
+		if full := d.FullNode(v.nodeName); full != nil && full.Waiting > 0 {
+			v.note(v.finding(full.Diagnose(d.Name)))
+		}
+	}
+	if v.report.Stop != nil {
+		s.add(status.Attention, *v.report.Stop)
+	}
+	for _, f := range v.report.Notes {
+		s.add(status.Attention, f)
+	}
+	if len(s.Reasons) > 0 {
+		s.Age, r.Result = s.Reasons[0].Age, Result(status.Attention)
+	}
+	if len(r.VolumeAttachments) > 0 {
+		if worst := r.VolumeAttachments[0]; worst.Health.State.Compare(status.HealthState(r.Result)) < 0 {
+			s.Age, r.Result = ageOf(worst.Since, e.now), Result(worst.Health.State)
+		}
+	}
+	return true, nil
+}
+
+// limitOf says how many volumes of a driver a node may have.
+func limitOf(d storagev1.CSINodeDriver) string {
+	if d.Allocatable == nil || d.Allocatable.Count == nil {
+		return "no limit"
+	}
+	return fmt.Sprintf("limit %d (allocatable.count)", *d.Allocatable.Count)
+}
+
+// rows returns the VolumeAttachments that a filter selects, the worst first: as the hub sees them, or by their objects if
+// it does not list them all.
+func (e *explainer) rows(ctx context.Context, f status.AttachmentFilter) (all []status.Attachment) {
+	defer func() { status.WorstFirst(all) }()
+	if e.HubErr == nil {
+		err := e.Hub.Volumes(ctx, e.view, f, func(a status.Attachment) { all = append(all, a) })
+		if err == nil {
+			return all
+		}
+		e.missed("the VolumeAttachments in the hub", err)
+		all = nil
+	}
+	for _, va := range items(e.attachments(ctx, func(*storagev1.VolumeAttachment) bool { return true })) {
+		v := &volume{explainer: e, driver: va.Spec.Attacher, nodeName: va.Spec.NodeName, volumeName: attach.VolumeName(&va), va: object[storagev1.VolumeAttachment]{value: &va}}
+		if a := v.byObject(); f.Match(a) && (len(f.Health) == 0 || slices.Contains(f.Health, a.Health.State)) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// byObject returns the VolumeAttachment with its health, as its object alone shows it.
+func (v *volume) byObject() status.Attachment {
+	va := v.va.value
+	inStatus := va.Status.AttachError
+	if va.DeletionTimestamp != nil {
+		inStatus = va.Status.DetachError
+	}
+	a := v.attempted(inStatus)
+	a.Health.State = status.Fine
+	switch {
+	case va.Status.Attached && va.DeletionTimestamp == nil:
+		a.State, a.Operation = status.Attached, ""
+		return a
+	case a.State == status.Stuck:
+		a.Health.State = status.Broken
+	case a.LastError != "" || v.now.Sub(a.Since) >= slow:
+		a.Health.State = status.Attention
+	}
+	for _, d := range v.work(a) {
+		a.Health.Reasons = append(a.Health.Reasons, status.Reason{State: a.Health.State, Diagnosis: d})
+	}
+	return a
+}

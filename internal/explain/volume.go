@@ -1,0 +1,359 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	csitranslation "k8s.io/csi-translation-lib"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// volume is one volume on one node: what is known about it, and what is said about that. A driver or a node that was asked
+// about is a volume of which nothing else is known.
+type volume struct {
+	*explainer
+
+	// mount is the name of the volume in the Pod; empty if the question is not about a Pod.
+	mount string
+	// inline is the driver of a CSI volume in the spec of the Pod, which needs no attach.
+	inline string
+	// migrated is an in-tree volume in the spec of the Pod, translated to CSI. It needs an attach
+	// and has no PersistentVolume. nil for all others.
+	migrated *corev1.PersistentVolumeSpec
+
+	namespace, claimName string // of the claim, empty without one
+	claim                object[corev1.PersistentVolumeClaim]
+	volumeName           string // of the PersistentVolume, empty if not known
+	pv                   object[corev1.PersistentVolume]
+	pods                 object[[]corev1.Pod] // with the claim, which have not ended
+
+	nodeName string // where the volume is needed, empty if not known
+	node     object[corev1.Node]
+	csiNode  object[storagev1.CSINode]
+
+	driver    string // CSI driver of the volume, empty if it has none or is not known
+	csiDriver object[storagev1.CSIDriver]
+	lease     status.LeaseRecord // of the driver: its name, and its content as the hub reports it or as it was read
+	leaseRead object[coordinationv1.Lease]
+
+	// va is the VolumeAttachment of the volume for the node. others are the other VolumeAttachments of the volume.
+	va     object[storagev1.VolumeAttachment]
+	others object[[]storagev1.VolumeAttachment]
+	// otherNode is a node to which the volume is attached too.
+	otherNode object[corev1.Node]
+
+	secret       corev1.SecretReference // of the calls; zero: they need none, or it is not known
+	secretExists object[struct{}]       // its contents are never read
+
+	served *hubclient.Driver  // nil: the hub does not serve the driver, or was not asked
+	seen   *status.Attachment // as the replica that works for the driver sees it; nil if it does not know it, or was not asked
+
+	report      VolumeReport
+	lastResorts []Finding // see later
+	// claimFault is the problem of the claim if the question is about the PersistentVolume or the
+	// VolumeAttachment. Without a VolumeAttachment it is the stop, else a note: attachers do not
+	// look at claims.
+	claimFault *Finding
+}
+
+// findVolumes finds the object of the question and its volumes.
+func (e *explainer) findVolumes(ctx context.Context) (exists bool, err error) {
+	switch q := e.question; q.Kind {
+	case PersistentVolume:
+		pv := e.persistentVolume(ctx, q.Name)
+		if pv.value != nil {
+			e.onEachNode(ctx, volume{volumeName: q.Name})
+		}
+		return pv.value != nil, pv.err
+	case PersistentVolumeClaim:
+		claim := e.persistentVolumeClaim(ctx, q.Namespace, q.Name)
+		if claim.value != nil {
+			e.onEachNode(ctx, volume{namespace: q.Namespace, claimName: q.Name, volumeName: claim.value.Spec.VolumeName})
+		}
+		return claim.value != nil, claim.err
+	case Pod:
+		pod := one(ctx, &e.reader, q.Kind, q.Namespace, q.Name, e.Kube.CoreV1().Pods(q.Namespace).Get)
+		if e.pod = pod.value; e.pod != nil {
+			e.ofPod(ctx)
+		}
+		return pod.value != nil, pod.err
+	}
+	va := one(ctx, &e.reader, VolumeAttachment, "", e.question.Name, e.Kube.StorageV1().VolumeAttachments().Get)
+	if va.value != nil {
+		name, inline := attach.VolumeName(va.value), va.value.Spec.Source.InlineVolumeSpec
+		e.volumes = []*volume{{explainer: e, volumeName: name, nodeName: va.value.Spec.NodeName, va: va,
+			others: e.attachments(ctx, func(other *storagev1.VolumeAttachment) bool {
+				return other.Name != va.value.Name && isOf(other, name, inline)
+			})}}
+	}
+	return va.value != nil, va.err
+}
+
+// isOf reports whether a VolumeAttachment is of the PersistentVolume of a name, or, without a name, of
+// an inline volume. Both may be empty.
+func isOf(va *storagev1.VolumeAttachment, volume string, inline *corev1.PersistentVolumeSpec) bool {
+	if volume != "" {
+		return attach.VolumeName(va) == volume
+	}
+	its := va.Spec.Source.InlineVolumeSpec
+	return inline != nil && inline.CSI != nil && its != nil && its.CSI != nil &&
+		inline.CSI.Driver == its.CSI.Driver && inline.CSI.VolumeHandle == its.CSI.VolumeHandle
+}
+
+// onEachNode adds the volume once for each node that needs it: by a VolumeAttachment, or by a Pod.
+func (e *explainer) onEachNode(ctx context.Context, v volume) {
+	v.explainer = e
+	if v.volumeName == "" { // a claim that is not bound
+		e.volumes = []*volume{&v}
+		return
+	}
+	all := e.attachments(ctx, func(va *storagev1.VolumeAttachment) bool { return isOf(va, v.volumeName, nil) })
+	v.readUse(ctx)
+	var nodes []string
+	for _, va := range items(all) {
+		nodes = append(nodes, va.Spec.NodeName)
+	}
+	for _, p := range items(v.pods) {
+		if p.Spec.NodeName != "" && !slices.Contains(nodes, p.Spec.NodeName) && all.err == nil {
+			nodes = append(nodes, p.Spec.NodeName)
+		}
+	}
+	if len(nodes) == 0 {
+		nodes = []string{""}
+	}
+	for _, node := range nodes {
+		at := v
+		at.nodeName = node
+		at.findAttachment(all)
+		e.volumes = append(e.volumes, &at)
+	}
+}
+
+// findAttachment finds the VolumeAttachment for the volume's node among all of the volume.
+func (v *volume) findAttachment(all object[[]storagev1.VolumeAttachment]) {
+	v.others = all
+	if all.err != nil {
+		v.va.err = all.err
+		return
+	}
+	others := slices.Clone(items(all))
+	v.va.missing = true
+	if i := slices.IndexFunc(others, func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == v.nodeName }); i >= 0 {
+		v.va = object[storagev1.VolumeAttachment]{value: new(others[i])}
+		others = slices.Delete(others, i, i+1)
+	}
+	v.others.value = &others
+}
+
+// translator translates in-tree volumes to CSI. It has no state.
+var translator = csitranslation.New()
+
+// ofPod adds each volume of the Pod that could need an attach.
+func (e *explainer) ofPod(ctx context.Context) {
+	for i := range e.pod.Spec.Volumes {
+		mounted := &e.pod.Spec.Volumes[i]
+		v := &volume{explainer: e, mount: mounted.Name, namespace: e.pod.Namespace, nodeName: e.pod.Spec.NodeName, claimName: ClaimOf(e.pod, mounted)}
+		switch {
+		case v.claimName != "":
+			if claim := e.persistentVolumeClaim(ctx, v.namespace, v.claimName).value; claim != nil {
+				v.volumeName = claim.Spec.VolumeName
+			}
+		case mounted.CSI != nil:
+			v.inline = mounted.CSI.Driver
+		case translator.IsInlineMigratable(mounted): // as kube-controller-manager translates it
+			pv, err := translator.TranslateInTreeInlineVolumeToCSI(klog.Background(), mounted, v.namespace)
+			if err != nil || pv.Spec.CSI == nil {
+				continue // kube-controller-manager cannot attach it either
+			}
+			v.migrated = &pv.Spec
+		default:
+			continue
+		}
+		if v.volumeName != "" || v.migrated != nil {
+			v.findAttachment(e.attachments(ctx, func(va *storagev1.VolumeAttachment) bool { return isOf(va, v.volumeName, v.migrated) }))
+		}
+		e.volumes = append(e.volumes, v)
+	}
+}
+
+// read reads the other objects of the volume.
+func (v *volume) read(ctx context.Context) {
+	if v.inline != "" {
+		return
+	}
+	v.readUse(ctx)
+	v.node = v.nodeNamed(ctx, v.nodeName)
+	v.csiNode = one(ctx, &v.reader, "CSINode", "", v.nodeName, v.Kube.StorageV1().CSINodes().Get)
+	if other := v.attachedElsewhere(); other != nil && v.singleNode() {
+		v.otherNode = v.nodeNamed(ctx, other.Spec.NodeName)
+	}
+	spec, va := v.spec(), v.va.value
+	switch {
+	case va != nil:
+		v.driver = va.Spec.Attacher
+	case spec != nil && spec.CSI != nil:
+		v.driver = spec.CSI.Driver
+	case v.pv.value != nil:
+		v.driver = v.pv.value.Annotations[attach.AnnotationMigratedTo]
+	}
+	v.readDriver(ctx)
+	if va != nil && v.served != nil {
+		seen, err := v.Hub.Attachment(ctx, v.served.Replica, va.Name)
+		if v.seen = seen; err != nil {
+			v.missed("the state of "+ref(VolumeAttachment, "", va.Name)+" in the hub", err)
+		}
+	}
+	if spec != nil && spec.CSI != nil && spec.CSI.ControllerPublishSecretRef != nil {
+		v.readSecret(ctx, *spec.CSI.ControllerPublishSecretRef)
+	}
+}
+
+// readUse reads the PersistentVolume of the volume, its claim and the Pods that use the claim.
+func (v *volume) readUse(ctx context.Context) {
+	v.pv = v.persistentVolume(ctx, v.volumeName)
+	pv := v.pv.value
+	if pv != nil && v.claimName == "" && pv.Spec.ClaimRef != nil {
+		v.namespace, v.claimName = pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name
+	}
+	v.claim = v.persistentVolumeClaim(ctx, v.namespace, v.claimName)
+	switch {
+	case v.claimName == "" && pv == nil: // it may have a claim
+	case v.claimName == "" || !v.ofThisClaim():
+		v.pods.value = &[]corev1.Pod{}
+	default:
+		v.pods = v.users(ctx, v.namespace, v.claimName)
+	}
+}
+
+// readDriver reads the objects of the driver.
+func (v *volume) readDriver(ctx context.Context) {
+	if v.driver == "" {
+		return
+	}
+	v.csiDriver = one(ctx, &v.reader, "CSIDriver", "", v.driver, v.Kube.StorageV1().CSIDrivers().Get)
+	v.served = v.view.Driver(v.driver)
+	v.lease.Name, v.lease.Namespace = registry.LeaseName(v.driver), v.Namespace
+	if v.served != nil {
+		v.lease.Lease = v.served.Lease
+	}
+	v.leaseRead = one(ctx, &v.reader, "Lease", v.lease.Namespace, v.lease.Name, v.Kube.CoordinationV1().Leases(v.lease.Namespace).Get)
+	// The hub knows less of a lease that it does not hold, and more if it sees that the lease has expired.
+	if l := v.leaseRead.value; l != nil && (v.served == nil || ptr.Deref(l.Spec.HolderIdentity, "") == v.lease.Holder) {
+		v.lease = recordOf(l, v.now)
+	}
+}
+
+// recordOf returns the content of a Lease as of now.
+func recordOf(l *coordinationv1.Lease, now time.Time) status.LeaseRecord {
+	return status.LeaseRecord{
+		Lease: status.Lease{
+			Namespace: l.Namespace, Name: l.Name,
+			Holder:  ptr.Deref(l.Spec.HolderIdentity, ""),
+			Since:   ptr.Deref(l.Spec.AcquireTime, metav1.MicroTime{}).Time,
+			Renewed: ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time,
+		},
+		Duration: time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second,
+	}.At(now)
+}
+
+// readSecret finds out whether a secret exists. It asks for a table row without the object, so that the contents do not
+// leave the API server.
+func (v *volume) readSecret(ctx context.Context, secret corev1.SecretReference) {
+	v.secret = secret
+	v.secretExists = once(&v.reader, "whether Secret "+secret.Namespace+"/"+secret.Name+" exists", func() (*struct{}, error) {
+		return &struct{}{}, v.Kube.CoreV1().RESTClient().Get().Namespace(secret.Namespace).Resource("secrets").Name(secret.Name).
+			SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Param("includeObject", string(metav1.IncludeNone)).
+			Do(ctx).Error()
+	})
+}
+
+// spec returns the specification of the volume, nil if it is not known.
+func (v *volume) spec() *corev1.PersistentVolumeSpec {
+	if va := v.va.value; va != nil && va.Spec.Source.InlineVolumeSpec != nil {
+		return va.Spec.Source.InlineVolumeSpec
+	}
+	if v.pv.value != nil {
+		return &v.pv.value.Spec
+	}
+	return v.migrated
+}
+
+// ofThisClaim reports whether the volume is bound to the claim, and not to an earlier claim of the
+// same name. It returns true if one of the two is not known.
+func (v *volume) ofThisClaim() bool {
+	pv, claim := v.pv.value, v.claim.value
+	if pv == nil || claim == nil {
+		return true
+	}
+	if bound := pv.Spec.ClaimRef; bound != nil && bound.UID != "" && bound.UID != claim.UID {
+		return false
+	}
+	return claim.Spec.VolumeName == "" || claim.Spec.VolumeName == pv.Name
+}
+
+// singleNode reports whether the volume may be attached to one node only, as its specification says.
+func (v *volume) singleNode() bool {
+	spec := v.spec()
+	return spec != nil && !slices.ContainsFunc(spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
+		return m == corev1.ReadOnlyMany || m == corev1.ReadWriteMany
+	})
+}
+
+// attachedElsewhere returns the VolumeAttachment by which the volume is attached to another node, nil without one.
+func (v *volume) attachedElsewhere() *storagev1.VolumeAttachment {
+	for _, other := range items(v.others) {
+		if other.DeletionTimestamp == nil && other.Status.Attached {
+			return &other
+		}
+	}
+	return nil
+}
+
+// handle returns the volume's handle, "" if it is not known.
+func (v *volume) handle() string {
+	var noted, written string
+	if va := v.va.value; va != nil {
+		noted = va.Annotations[attach.AnnotationVolumeHandle]
+	}
+	if v.pv.value != nil {
+		written = attach.VolumeHandle(v.pv.value)
+	} else if spec := v.spec(); spec != nil && spec.CSI != nil {
+		written = spec.CSI.VolumeHandle
+	}
+	return cmp.Or(noted, written)
+}
+
+// isOfVolume reports whether an unowned publication of the volume's driver is of this volume. A
+// PersistentVolume may have been recreated with another handle: its name counts only if the handle is
+// not known.
+func (v *volume) isOfVolume(u status.UnownedPublication) bool {
+	if handle := v.handle(); handle != "" {
+		return u.VolumeHandle == handle
+	}
+	return v.volumeName != "" && u.PersistentVolume == v.volumeName
+}
+
+// ready returns the condition of a node that says whether it is ready, nil if it has none.
+func ready(n *corev1.Node) *corev1.NodeCondition {
+	if n == nil {
+		return nil
+	}
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c
+		}
+	}
+	return nil
+}
