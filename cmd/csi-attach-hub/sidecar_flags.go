@@ -94,7 +94,7 @@ func settingValue(flag *pflag.Flag) (string, error) {
 		return strings.TrimSpace(string(text)), err
 	case "duration":
 		d, err := time.ParseDuration(flag.Value.String())
-		return adopt.Duration(d), err
+		return registry.FormatDuration(d), err
 	default:
 		return flag.Value.String(), nil
 	}

@@ -47,8 +47,7 @@ type Attacher struct {
 	Flags     Flags
 	Socket    Socket
 	User      User
-	shell     string   // that starts csi-attacher; "" for none
-	unknown   []string // variables of the arguments whose value the manifest does not have
+	shell     string // that starts csi-attacher; "" for none
 }
 
 // String names the container and where it was read.
@@ -56,21 +55,18 @@ func (a Attacher) String() string {
 	return fmt.Sprintf("%s: container %s", a.Workload.Object, terminal.Line(a.Container.Name))
 }
 
-// Find returns every csi-attacher of the objects that make Pods, those that cannot be adopted too. namespace is that
-// of objects without metadata.namespace. Its error has every workload and container that cannot be read; Attachers
-// that could be read are returned beside it.
-func Find(objects []Object, namespace string, parse FlagParser) ([]Attacher, error) {
-	var all []Attacher
+// Find returns every csi-attacher of the Deployments, StatefulSets and DaemonSets, those that cannot be adopted too.
+// namespace is that of objects without metadata.namespace. Its error has every workload and container that cannot be
+// read; Attachers that could be read are returned beside it.
+func Find(objects []Object, namespace string, parse FlagParser) (all []Attacher, err error) {
 	var problems []error
 	for _, o := range objects {
-		if isMade(o) {
+		if !isWorkload(o) {
 			continue
 		}
 		w, err := newWorkload(o, namespace)
 		if err != nil {
-			if isWorkload(o) { // in others a template can be something else
-				problems = append(problems, err)
-			}
+			problems = append(problems, err)
 			continue
 		}
 		for i, c := range w.containers() {
@@ -79,7 +75,7 @@ func Find(objects []Object, namespace string, parse FlagParser) ([]Attacher, err
 			}
 			a, err := newAttacher(w, i, parse)
 			if err != nil {
-				problems = append(problems, fmt.Errorf("%s: %s (container %s): %w", o, w.pathOf(i), terminal.Line(c.Name), err))
+				problems = append(problems, fmt.Errorf("%s: %s (container %s): args: %w", o, w.pathOf(i), terminal.Line(c.Name), err))
 				continue
 			}
 			all = append(all, a)
@@ -88,24 +84,13 @@ func Find(objects []Object, namespace string, parse FlagParser) ([]Attacher, err
 	return all, errors.Join(problems...)
 }
 
-// isMade reports whether another object of Kubernetes itself makes the object: that one is to be changed.
-func isMade(o Object) bool {
-	owner := o.controller()
-	return owner != nil && !isWorkload(o) && (strings.HasPrefix(owner.APIVersion, "apps/") || strings.HasPrefix(owner.APIVersion, "batch/"))
-}
-
 var attacherImage = regexp.MustCompile(`(^|[-_/])(csi-attacher|external-attacher)([-_]|$)`)
 
 // IsAttacher reports whether a container runs csi-attacher: by its image, or by its command or name beside the flag
 // that csi-attacher has.
 func IsAttacher(c corev1.Container) bool {
-	if attacherImage.MatchString(imageName(c)) {
-		return true
-	}
-	if len(c.Command) > 0 && path.Base(c.Command[0]) == "csi-attacher" {
-		return true
-	}
-	return hasFlag(c, "csi-address") && strings.HasSuffix(c.Name, "attacher")
+	return attacherImage.MatchString(imageName(c)) || len(c.Command) > 0 && path.Base(c.Command[0]) == "csi-attacher" ||
+		hasFlag(c, "csi-address") && strings.HasSuffix(c.Name, "attacher")
 }
 
 // imageName returns the last part of the image's name, without registry, tag and digest.
@@ -123,10 +108,10 @@ func hasFlag(c corev1.Container, flag string) bool {
 }
 
 // newAttacher reads the ith container of a workload.
-func newAttacher(w *Workload, i int, parse FlagParser) (Attacher, error) {
+func newAttacher(w *Workload, i int, parse FlagParser) (a Attacher, err error) {
 	c := w.containers()[i]
-	a := Attacher{Workload: w, Container: c, Init: i >= len(w.Template.Spec.Containers), User: userOf(w.Template.Spec, c)}
-	line, unknown := wordsOf(w, c)
+	a = Attacher{Workload: w, Container: c, Init: i >= len(w.Template.Spec.Containers), User: userOf(w.Template.Spec, c)}
+	line := w.wordsOf(c)
 	if len(c.Command) > 0 {
 		if base := path.Base(c.Command[0]); slices.Contains([]string{"sh", "bash", "ash", "dash"}, base) {
 			a.shell = base
@@ -134,23 +119,18 @@ func newAttacher(w *Workload, i int, parse FlagParser) (Attacher, error) {
 		}
 		line = line[1:]
 	}
-	a.unknown = unknown
-	flags, err := parse(line)
-	values := []Setting{{Flag: "--csi-address", Value: flags.Address}, {Flag: "--leader-election-namespace", Value: flags.LeaseNamespace}}
-	for _, s := range append(values, flags.Settings...) {
-		for _, m := range unknown {
-			if err == nil && strings.Contains(s.Value, m) {
-				err = errors.New(s.Flag)
-			}
+	a.Flags, err = parse(line)
+	values := []Setting{{Flag: "--csi-address", Value: a.Flags.Address}, {Flag: "--leader-election-namespace", Value: a.Flags.LeaseNamespace}}
+	for _, s := range append(values, a.Flags.Settings...) {
+		if err == nil && variable.MatchString(s.Value) {
+			err = errors.New(s.Flag)
 		}
 	}
-	if err != nil && len(unknown) > 0 {
-		return a, fmt.Errorf("args: %w: the value is not in the manifest, write it there: %s", err, strings.Join(unknown, ", "))
-	} else if err != nil {
-		return a, fmt.Errorf("args: %w", err)
+	if unknown := variable.FindAllString(strings.Join(line, " "), -1); err != nil && len(unknown) > 0 {
+		return a, fmt.Errorf("%w: the value is not in the manifest, write it there: %s", err, strings.Join(unknown, ", "))
 	}
-	a.Flags, a.Socket = flags, socketOf(w.Template.Spec, c, flags.Address)
-	return a, nil
+	a.Socket = socketOf(w.Template.Spec, c, a.Flags.Address)
+	return a, err
 }
 
 var sidecarImage = regexp.MustCompile(`(^|[-_/])(csi-|external-)?(provisioner|attacher|resizer|snapshotter|snapshot-metadata|health-monitor-controller|node-driver-registrar|livenessprobe|liveness-probe)([-_]|$)`)
@@ -164,13 +144,9 @@ func isSidecar(c corev1.Container) bool {
 // servers returns the containers of the attacher's Pod that can be the driver: they mount the socket's volume, and are
 // no sidecars.
 func (a Attacher) servers() []corev1.Container {
-	var all []corev1.Container
-	for _, c := range running(a.Workload.Template.Spec) {
-		if c.Name != a.Container.Name && !isSidecar(c) && mounts(c, a.Socket.Volume.Name) {
-			all = append(all, c)
-		}
-	}
-	return all
+	return slices.DeleteFunc(a.Workload.running(), func(c corev1.Container) bool {
+		return c.Name == a.Container.Name || isSidecar(c) || !mounts(c, a.Socket.Volume.Name)
+	})
 }
 
 func mounts(c corev1.Container, volume string) bool {

@@ -21,13 +21,13 @@ func TestDropInTakesTheArgumentsThatTheHubHas(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args, attacher string
 		want           string // args
-		no, note       string // fragments; "" for no such line
+		no             string // a fragment; "" for none
 	}{
-		"only the image":          {`--csi-address=/run/csi/a, "--timeout=$(T)"`, "env: [{name: T, value: 1m}]", "--csi-address=/run/csi/a --timeout=$(T)", "", "runAsUser: 0"},
-		"without an address":      {"--timeout=1m", "", "--timeout=1m --csi-address=/run/csi/socket", "", ""},
-		"a command":               {"--v=2", "command: [/usr/bin/csi-attacher, --csi-address=/run/csi/a]", "--csi-address=/run/csi/a --v=2", "", ""},
-		"another command":         {"--v=2", "command: [/start, --csi-address=/run/csi/a]", "--csi-address=/run/csi/a --v=2", "the hub's image has no /start", ""},
-		"a flag of somebody else": {`--csi-address=/run/csi/a, --foreign=1`, "", "--csi-address=/run/csi/a --foreign=1", "the arguments --foreign=1", ""},
+		"only the image":          {`--csi-address=/run/csi/a, "--timeout=$(T)"`, "env: [{name: T, value: 1m}]", "--csi-address=/run/csi/a --timeout=$(T)", ""},
+		"without an address":      {"--timeout=1m", "", "--timeout=1m --csi-address=/run/csi/socket", ""},
+		"a command":               {"--v=2", "command: [/usr/bin/csi-attacher, --csi-address=/run/csi/a]", "--csi-address=/run/csi/a --v=2", ""},
+		"another command":         {"--v=2", "command: [/start, --csi-address=/run/csi/a]", "--csi-address=/run/csi/a --v=2", "the hub's image has no /start"},
+		"a flag of somebody else": {`--csi-address=/run/csi/a, --foreign=1`, "", "--csi-address=/run/csi/a --foreign=1", "the arguments --foreign=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := podWith(t, Options{Mode: ModeDropIn}, tt.args, tt.attacher, "")
@@ -38,9 +38,6 @@ func TestDropInTakesTheArgumentsThatTheHubHas(t *testing.T) {
 			if no := strings.Join(p.No, "\n"); !strings.Contains(no, tt.no) || (tt.no == "") != (no == "") {
 				t.Errorf("no: %q", no)
 			}
-			if notes := strings.Join(p.Notes, "\n"); !strings.Contains(notes, tt.note) {
-				t.Errorf("notes: %q", notes)
-			}
 		})
 	}
 }
@@ -48,19 +45,19 @@ func TestDropInTakesTheArgumentsThatTheHubHas(t *testing.T) {
 func TestDropInOpensTheSocketAsTheUserOfCSIAttacher(t *testing.T) {
 	user := int64(1234)
 	for name, tt := range map[string]struct {
-		o                  Options
-		attacher, podSpec  string
-		want               int64 // -1: that of the image, which OpenShift replaces
-		adoptable, changed bool
+		o                 Options
+		attacher, podSpec string
+		want              int64 // -1: that of the image, which OpenShift replaces
+		adoptable         bool
 	}{
-		"not said: root":              {Options{}, "", "", 0, true, true},
-		"of the container":            {Options{}, "securityContext: {runAsUser: 1000}", "", 1000, true, false},
-		"of the Pod":                  {Options{}, "", "securityContext: {runAsUser: 1000, runAsNonRoot: true}", 1000, true, false},
-		"some user, but not root":     {Options{}, "securityContext: {runAsNonRoot: true}", "", 0, false, false},
-		"named by the user":           {Options{RunAsUser: &user}, "securityContext: {runAsNonRoot: true}", "", 1234, true, true},
-		"OpenShift, user not said":    {Options{OpenShift: true}, "", "", -1, true, false},
-		"OpenShift, not as root":      {Options{OpenShift: true}, "securityContext: {runAsNonRoot: true}", "", -1, true, false},
-		"OpenShift, user in the YAML": {Options{OpenShift: true}, "securityContext: {runAsUser: 0}", "", 0, true, false},
+		"not said: root":              {Options{}, "", "", 0, true},
+		"of the container":            {Options{}, "securityContext: {runAsUser: 1000}", "", 1000, true},
+		"of the Pod":                  {Options{}, "", "securityContext: {runAsUser: 1000, runAsNonRoot: true}", 1000, true},
+		"some user, but not root":     {Options{}, "securityContext: {runAsNonRoot: true}", "", 0, false},
+		"named by the user":           {Options{RunAsUser: &user}, "securityContext: {runAsNonRoot: true}", "", 1234, true},
+		"OpenShift, user not said":    {Options{OpenShift: true}, "", "", -1, true},
+		"OpenShift, not as root":      {Options{OpenShift: true}, "securityContext: {runAsNonRoot: true}", "", -1, true},
+		"OpenShift, user in the YAML": {Options{OpenShift: true}, "securityContext: {runAsUser: 0}", "", 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.o.Mode = ModeDropIn
@@ -73,9 +70,6 @@ func TestDropInOpensTheSocketAsTheUserOfCSIAttacher(t *testing.T) {
 			}
 			if got != tt.want || p.Adoptable() != tt.adoptable {
 				t.Errorf("user %d, want %d; no: %v", got, tt.want, p.No)
-			}
-			if changed := strings.Contains(strings.Join(p.Notes, "\n"), "is added"); changed != tt.changed {
-				t.Errorf("a note of the change: %v", p.Notes)
 			}
 		})
 	}
@@ -91,9 +85,6 @@ func TestDropInHasTheMemoryOfAHub(t *testing.T) {
 		c := attacherAfter(t, p)
 		if got := c.Resources.Limits.Memory().String(); got != want {
 			t.Errorf("limit of %q has become %s, want %s", limit, got, want)
-		}
-		if noted := strings.Contains(strings.Join(p.Notes, "\n"), "limits.memory"); noted != (limit != "" && limit != want) {
-			t.Errorf("limit of %q: %v", limit, p.Notes)
 		}
 	}
 }

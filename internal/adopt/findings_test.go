@@ -64,12 +64,9 @@ func TestEachReasonHoldsForItsModes(t *testing.T) {
 		"Windows by its system": {change: []string{"    spec:\n      containers", "    spec:\n      os: {name: windows}\n      containers"}, want: "Windows", modes: all},
 		"attachRequired: false": {more: csiDriverWithoutAttach, want: "can be removed without a hub", modes: all},
 		"shell":                 {change: []string{"args: [--csi-address", "command: [/bin/sh, -c]\n          args: [--csi-address"}, want: "the shell sh", modes: all},
-		"ReplicaSet":            {change: []string{"kind: Deployment", "kind: ReplicaSet"}, want: "in a ReplicaSet of apps/v1", modes: all},
-		"old API":               {change: []string{"apps/v1", "extensions/v1beta1"}, want: "extensions/v1beta1", modes: all},
-		"other API":             {change: []string{"apps/v1", "argoproj.io/v1alpha1", "kind: Deployment", "kind: Rollout"}, want: "in a Rollout", modes: all},
-		"Job":                   {change: []string{"apps/v1", "batch/v1", "kind: Deployment", "kind: Job"}, want: "in a Job", modes: all},
 		"deployer": {more: strings.NewReplacer("name: controller", "name: deployer", "csi-attacher:v4.10.0", "pause:1", "args: [--csi-address=/csi/csi.sock, --leader-election, --timeout=1m, --worker-threads=5, --kube-api-qps=9]",
 			"env: [{name: BLOCK_CSI_ATTACHER_IMAGE, value: 'registry.k8s.io/sig-storage/csi-attacher:v4.10.0'}]").Replace("---\n" + manifest), want: "BLOCK_CSI_ATTACHER_IMAGE to the variant of the hub's image that runs as root, example.com/hub:v1 with -root", modes: all},
+		"no namespace":      {change: []string{"  namespace: storage\n", ""}, want: "names no namespace: add --namespace", modes: all},
 		"proxy is there":    {change: []string{"      containers:\n", "      containers:\n        - {name: attach-hub-block-example-com, image: other}\n"}, want: "pass the manifest from before adopt", modes: all},
 		"hub is there":      {change: []string{"registry.k8s.io/sig-storage/csi-attacher:v4.10.0", "mirror.example.com/csi-attach-hub:v0"}, want: "container csi-attacher is csi-attach-hub already", modes: all},
 		"hub's own program": {change: []string{"          image: registry.k8s.io", "          command: [/csi-attach-hub]\n          image: registry.k8s.io"}, want: "container csi-attacher is csi-attach-hub already", modes: all},
@@ -99,6 +96,7 @@ func TestReasonsThatAnOptionLifts(t *testing.T) {
 	}{
 		"user":               {nonRoot, Options{RunAsUser: &uid}},
 		"user of OpenShift":  {nonRoot, Options{OpenShift: true}},
+		"namespace":          {[]string{"  namespace: storage\n", ""}, Options{Namespace: "storage"}},
 		"name of the driver": {[]string{"--driver-name=block.example.com", "--v=5"}, Options{Drivers: []string{"block.example.com"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,32 +110,20 @@ func TestReasonsThatAnOptionLifts(t *testing.T) {
 	}
 }
 
-// Pods and ReplicaSets that a Deployment makes are in what kubectl get all prints.
-func TestWhatAWorkloadMakesIsNoAttacherOfItsOwn(t *testing.T) {
-	made := changed(t, "kind: Deployment", "kind: ReplicaSet", "  namespace: storage\n",
-		"  namespace: storage\n  ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: controller, uid: u, controller: true}]\n")
-	if all := plans(t, manifest+"---\n"+made, Options{}); len(all) != 1 {
-		t.Errorf("%d csi-attachers, want that of the Deployment", len(all))
-	}
-}
-
 func TestPortsOfHostNetworkAreFreeAndOfOneDriver(t *testing.T) {
 	host := changed(t, "    spec:\n      containers", "    spec:\n      hostNetwork: true\n      containers")
-	p := onlyPlan(t, host, Options{})
-	other := strings.ReplaceAll(strings.ReplaceAll(host, "name: controller", "name: other"), "block.example.com", "other.example.com")
-	taken := strings.Replace(other, "--v=5", "", 1)
-	taken = strings.Replace(taken, "--driver-name=", "--port=0.0.0.0:"+fmt.Sprint(p.Ports.Listen)+", --driver-name=", 1)
-	both := plans(t, host+"---\n"+taken, Options{})
-	if both[0].Ports == p.Ports || both[0].Ports == both[1].Ports || both[0].Ports.Listen == 0 {
-		t.Errorf("ports %v and %v, want others than %v, which another Pod of the network uses", both[0].Ports, both[1].Ports, p.Ports)
+	port := onlyPlan(t, host, Options{}).Port
+	other := strings.NewReplacer("name: controller", "name: other", "csi-attacher:v4.10.0", "pause:1", "name: csi-attacher", "name: pause", "--csi-address=/csi/csi.sock", "--port=0.0.0.0:"+fmt.Sprint(port)).Replace(host)
+	if got := onlyPlan(t, host+"---\n"+other, Options{}).Port; got != port+2 || port < 19000 {
+		t.Errorf("port %d, want %d: another Pod of the network uses %d", got, port+2, port)
+	}
+	if got := onlyPlan(t, host, Options{Drivers: []string{"file.example.com"}}).Port; got == port {
+		t.Errorf("two drivers have port %d", got)
 	}
 }
 
 func TestNotesSayWhatTheUserMustKnow(t *testing.T) {
 	onHost := []string{"    spec:\n      containers", "    spec:\n      hostNetwork: true\n      containers"}
-	with := func(pod string) []string {
-		return []string{"    spec:\n      containers", "    spec:\n      " + pod + "\n      containers"}
-	}
 	of := func(container string) []string {
 		return []string{"          image: registry.k8s.io", "          " + container + "\n          image: registry.k8s.io"}
 	}
@@ -155,13 +141,9 @@ func TestNotesSayWhatTheUserMustKnow(t *testing.T) {
 		"replicas":              {change: []string{"replicas: 1", "replicas: 3"}, want: []string{"3 replicas: the Service keeps the hub to one"}},
 		"DaemonSet":             {change: []string{"kind: Deployment", "kind: DaemonSet"}, want: []string{"a replica on each of its nodes"}},
 		"host network":          {change: onHost, want: []string{"must be free on each node", "maxSurge: 0"}},
-		"without election":      {change: []string{"--leader-election,", ""}, want: []string{"takes no Lease, so the order of the steps alone keeps it apart"}},
-		"drop-in, no election":  {change: []string{"--leader-election,", ""}, mode: ModeDropIn, want: []string{"both work, as in each update before"}},
-		"defaults":              {change: []string{", --timeout=1m", ""}, want: []string{"--timeout (csi-attacher 15s, hub 2m)"}},
 		"metrics":               {change: attacherArg("--http-endpoint=:8080"), want: []string{"the metrics of csi-attacher on :8080"}},
-		"pull secrets":          {change: with("imagePullSecrets: [{name: pull}]"), want: []string{"imagePullSecret pull: it must allow to pull example.com/hub:v1"}},
 		"user of another image": {change: []string{"registry.k8s.io/sig-storage/", "example.com/"}, want: []string{"root is taken"}},
-		"OpenShift":             {change: []string{"namespace: storage", "namespace: openshift-storage"}, want: []string{"add --openshift"}},
+		"OpenShift":             {change: []string{"labels: {app: controller}", "annotations: {openshift.io/required-scc: nonroot}"}, want: []string{"add --openshift"}},
 		"privileged":            {change: of("securityContext: {privileged: true}"), want: []string{"SELinux"}},
 		"template of a Secret": {more: "---\n{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: c}, provisioner: block.example.com, parameters: {csi.storage.k8s.io/controller-publish-secret-name: '${pvc.name}', csi.storage.k8s.io/controller-publish-secret-namespace: storage}}\n",
 			want: []string{"StorageClass c names the Secret for attaching by a template, storage/${pvc.name}"}},
@@ -182,7 +164,7 @@ func TestNotesSayWhatTheUserMustKnow(t *testing.T) {
 }
 
 func TestTextsOfManifestsCannotActOnTheTerminal(t *testing.T) {
-	p := onlyPlan(t, changed(t, "    spec:\n      containers", "    spec:\n      imagePullSecrets: [{name: \"a\\u001b[2Jb\"}]\n      containers"), Options{})
+	p := onlyPlan(t, changed(t, attacherArg(`"--foreign=a\e[2Jb"`)...), Options{})
 	if notes := strings.Join(p.Notes, ""); strings.Contains(notes, "\x1b") || !strings.Contains(notes, "[2Jb") {
 		t.Errorf("%q", notes)
 	}
@@ -198,13 +180,13 @@ func TestSecretsOfClassesAndVolumesOfTheDriver(t *testing.T) {
 	}
 	more := class("block.example.com", "a") + class("other.example.com", "b") + volume("block.example.com", "a") + volume("block.example.com", "c") + volume("other.example.com", "d")
 	p := onlyPlan(t, manifest+more, Options{Secrets: []string{"given", "keys/a", "all/*"}})
-	want := []SecretName{{Namespace: "storage", Name: "given"}, {Namespace: "keys", Name: "a"}, {Namespace: "all", Name: "*"}, {Namespace: "keys", Name: "c"}}
+	want := []string{"storage/given", "keys/a", "all/*", "keys/c"}
 	if !slices.Equal(p.Secrets, want) {
 		t.Errorf("%v, want %v", p.Secrets, want)
 	}
-	config, err := registry.Parse("block.example.com.yaml", []byte(p.File()))
-	if line := `secrets: ["storage/given", "keys/a", "all/*", "keys/c"]`; err != nil || len(config.Drivers()) != 1 || !strings.Contains(p.File(), line) {
-		t.Errorf("%v: has no %s:\n%s", err, line, p.File())
+	config, err := registry.Parse("block.example.com.yaml", []byte(fileOf(t, p)))
+	if line := `secrets: ["storage/given", "keys/a", "all/*", "keys/c"]`; err != nil || len(config.Drivers()) != 1 || !strings.Contains(fileOf(t, p), line) {
+		t.Errorf("%v: has no %s:\n%s", err, line, fileOf(t, p))
 	}
 	if p := onlyPlan(t, manifest, Options{}); len(p.Secrets) > 0 || !strings.Contains(strings.Join(p.Notes, ""), "controllerPublishSecretRef") {
 		t.Errorf("Secrets %v, notes %q; want none, and how to find them", p.Secrets, p.Notes)

@@ -2,14 +2,37 @@ package adopt
 
 import (
 	"bytes"
+	"embed"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
+
+//go:embed templates
+var templateFiles embed.FS
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"yaml": yamlString, "fields": yamlFields, "wrap": wrap,
+}).ParseFS(templateFiles, "templates/*"))
+
+func execute(name string, data any) (string, error) {
+	var b strings.Builder
+	err := templates.ExecuteTemplate(&b, name, data)
+	return b.String(), err
+}
+
+// yamlFields returns a value as YAML, indented by some spaces.
+func yamlFields(indent int, value any) (string, error) {
+	text, err := yaml.Marshal(value)
+	return strings.ReplaceAll(strings.TrimSuffix(string(text), "\n"), "\n", "\n"+strings.Repeat(" ", indent)), err
+}
 
 // Files are the content of files by their paths below a folder.
 type Files map[string][]byte
@@ -33,10 +56,18 @@ const kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustom
 // OriginalKustomization is the file of Kustomize that users may replace by one of their own, which names their own base.
 const OriginalKustomization = "original/kustomization.yaml"
 
+// folder is what the templates say about the output. It is for one workload.
+type folder struct {
+	Plan           // the first
+	Plans   []Plan // that can be adopted
+	Dir     string // path of the folder, as a shell takes it
+	Finding string // what Text says
+}
+
 // Kustomize returns a folder of kustomizations, each of which `kubectl apply -k` takes:
 //
-//	original          the workloads as they were read: the way back
-//	objects           what the proxies need beside the workloads
+//	original          the workload as it was read: the way back
+//	objects           what the proxies need beside the workload
 //	observe           original with the proxy beside csi-attacher
 //	active            observe, without csi-attacher
 //	hub/NAME.yaml     the driver of that name, for the hub's folder of drivers
@@ -46,122 +77,121 @@ const OriginalKustomization = "original/kustomization.yaml"
 //
 // dir is the path of the folder, for the commands in README.md. The plans must have passed Check.
 func Kustomize(plans []Plan, dir string) (Files, error) {
+	finding, err := execute("finding.txt", plans)
+	f := folder{Dir: quoted(terminal.Line(dir)), Finding: strings.ReplaceAll(finding, "```", "'''")} // it is in a block of code
+	for _, p := range plans {
+		if p.Adoptable() {
+			f.Plans = append(f.Plans, p)
+		}
+		if p.Workload.Source != plans[0].Workload.Source {
+			return nil, fmt.Errorf("%s and %s: a folder is for one workload, so that its way back brings no other csi-attacher back: pass the manifest of one of them", plans[0].Workload.Object, p.Workload.Object)
+		}
+	}
+	f.Plan = f.Plans[0]
 	files := Files{}
 	add := func(path string, parts ...string) { files[path] = []byte(written + strings.Join(parts, "")) }
-	g := newGuide(plans, dir)
-	var original, objects []string
-	for _, group := range byWorkload(plans) {
-		manifest, err := group[0].Workload.manifest()
-		if err != nil {
-			return nil, err
+	render := func(name string, data any) string {
+		text, failed := execute(name, data)
+		if err == nil {
+			err = failed
 		}
-		original = append(original, manifest)
+		return text
 	}
-	add("original/manifest.yaml", strings.Join(original, "---\n"))
-	add(OriginalKustomization, "# The workloads as they were read. To use your own base, name it here, and delete the first line:\n",
+	original := f.Workload.DeepCopy()
+	original.SetNamespace(f.Workload.Namespace) // the way back leads there too
+	manifest, failed := yaml.Marshal(original.Object)
+	if failed != nil {
+		return nil, fmt.Errorf("%s: %w", f.Workload.Object, failed)
+	}
+	add("original/manifest.yaml", string(manifest))
+	add(OriginalKustomization, "# The workload as it was read. To use your own base, name it here, and delete the first line:\n",
 		"# then adopt leaves this file alone.\n", kustomization, "resources:\n  - manifest.yaml\n")
 	before := "original"
-	for _, step := range g.mode().Steps() {
-		var patches strings.Builder
-		for _, group := range byWorkload(plans) {
-			patch, err := workloadPatch(group, step)
-			if err != nil {
-				return nil, err
-			}
-			name := group[0].Workload.fileName()
-			add(string(step)+"/"+name, string(patch))
-			fmt.Fprintf(&patches, "  - path: %s\n    target: %s\n", name, target(group[0].Workload, plans))
-		}
-		add(string(step)+"/kustomization.yaml", kustomization, "resources:\n  - ../", before, "\npatches:\n", patches.String())
+	for _, step := range f.Options.Mode.Steps() {
+		add(string(step)+"/patch.yaml", render(string(step)+".yaml", f))
+		// Without the namespace: a base of the user may set it later, or name none.
+		target := fmt.Sprintf("{kind: %s, name: %s}", f.Workload.GetKind(), strconv.Quote(regexp.QuoteMeta(f.Workload.GetName())))
+		add(string(step)+"/kustomization.yaml", kustomization, "resources:\n  - ../", before, "\npatches:\n  - path: patch.yaml\n    target: ", target, "\n")
 		before = string(step)
 	}
 	scripts := []string{"README.md", "post-renderer.sh"}
-	if g.Proxy() {
+	if f.Proxy() {
 		scripts = append(scripts, "prepare.sh")
-		for _, p := range g.Plans {
-			add("hub/"+p.fileName(), p.File())
-			text, err := p.objects()
-			if err != nil {
-				return nil, err
-			}
-			objects = append(objects, text)
+		for _, p := range f.Plans {
+			add("hub/"+p.Driver+".yaml", render("driver.yaml", p))
 		}
-		add("objects/objects.yaml", strings.Join(objects, "---\n"))
+		add("objects/objects.yaml", render("objects.yaml", f))
 		add("objects/kustomization.yaml", kustomization, "resources:\n  - objects.yaml\n")
 	}
 	for _, name := range scripts {
-		text, err := execute(strings.ToLower(name), g)
-		if err != nil {
-			return nil, err
+		files[name] = []byte(render(strings.ToLower(name), f))
+	}
+	return files, err
+}
+
+// Containers returns the plans of csi-attachers that are in initContainers, or of the others.
+func (f folder) Containers(init bool) []Plan {
+	return slices.DeleteFunc(slices.Clone(f.Plans), func(p Plan) bool { return p.Init != init })
+}
+
+// Settings returns the lines of the driver's entry for the flags of csi-attacher.
+func (p Plan) Settings() (lines []string) {
+	settings := slices.Clone(p.Flags.Settings)
+	slices.SortStableFunc(settings, func(a, b Setting) int { return strings.Compare(a.Key, b.Key) })
+	before := ""
+	for _, s := range settings {
+		key, name, nested := strings.Cut(s.Key, ".")
+		if nested && key != before {
+			lines = append(lines, key+":")
 		}
-		files[name] = []byte(text)
-	}
-	return files, nil
-}
-
-// fileName returns the name of a file for a workload. No two workloads have the same: a dot is in neither a kind nor
-// a namespace.
-func (w *Workload) fileName() string {
-	return fmt.Sprintf("%s.%s.%s.yaml", strings.ToLower(w.GetKind()), w.Namespace, w.GetName())
-}
-
-// target selects a workload for its patch. The namespace is in it only where two workloads have one name: a base of the
-// user may set the namespace later, or name none.
-func target(w *Workload, plans []Plan) string {
-	text := fmt.Sprintf("{kind: %s, name: %s", w.GetKind(), strconv.Quote(regexp.QuoteMeta(w.GetName())))
-	if slices.ContainsFunc(plans, func(p Plan) bool {
-		return p.Workload.GetKind() == w.GetKind() && p.Workload.GetName() == w.GetName() && p.Workload.Namespace != w.Namespace
-	}) {
-		text += fmt.Sprintf(", namespace: %q", w.Namespace)
-	}
-	return text + "}"
-}
-
-// manifest returns the workload as it was read. It names its namespace, so that the way back leads there too.
-func (w *Workload) manifest() (string, error) {
-	o := w.DeepCopy()
-	o.SetNamespace(w.Namespace)
-	text, err := yaml.Marshal(o.Object)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", w.Object, err)
-	}
-	return string(text), nil
-}
-
-// fileName returns the name of the driver's file in the hub's folder of drivers.
-func (p Plan) fileName() string { return p.Driver + ".yaml" }
-
-// File returns a DriverConfig with the driver, for the hub's folder of drivers. The driver begins in mode observe.
-func (p Plan) File() string {
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&b, "    "+format+"\n", args...) }
-	fmt.Fprintf(&b, "apiVersion: attach-hub/v1alpha1\nkind: DriverConfig\ndrivers:\n  - name: %s\n", yamlString(p.Driver))
-	line("endpoint: %s", yamlString(fmt.Sprintf("tcp://%s.%s.svc:%d", p.Base(), p.Workload.Namespace, p.Ports.Listen)))
-	line("tls: {caFile: /tls/%s.crt, certFile: /tls/tls.crt, keyFile: /tls/tls.key, serverName: %s}", p.Driver, p.Base())
-	line("mode: observe")
-	if p.Flags.LeaderElection {
-		line("lease: {namespace: %s} # of csi-attacher's Lease", yamlString(p.LeaseNamespace()))
-	} else { // said, because validate warns of an active entry that leaves it open
-		line(`lease: {namespace: ""} # csi-attacher takes no Lease: the hub's is in its own namespace`)
-	}
-	if len(p.Secrets) > 0 {
-		line("secrets: [%s] # that its volumes may name for attaching", strings.ReplaceAll(strings.Trim(fmt.Sprintf("%q", p.Secrets), "[]"), " ", ", "))
-	}
-	seen := map[string]bool{}
-	for _, s := range p.Flags.Settings { // those of one mapping together, where its first is
-		key, _, nested := strings.Cut(s.Key, ".")
-		switch {
-		case !nested:
-			line("%s: %s # %s", s.Key, s.Value, s.Flag)
-		case !seen[key]:
-			seen[key] = true
-			line("%s:", key)
-			for _, other := range p.Flags.Settings {
-				if name, is := strings.CutPrefix(other.Key, key+"."); is {
-					line("  %s: %s # %s", name, other.Value, other.Flag)
-				}
-			}
+		if nested {
+			key, name = "  "+name, key
 		}
+		lines = append(lines, fmt.Sprintf("%s: %s # %s", key, terminal.Line(s.Value), s.Flag))
+		before = name
 	}
-	return b.String()
+	return lines
+}
+
+// portRange are ports of a network policy.
+type portRange struct {
+	First, Last int32
+	Protocol    string
+}
+
+// OtherPorts returns all ports of the Pod but those of proxies. It returns none if another network policy says which are
+// open: this one must not open what the other closes.
+func (f folder) OtherPorts() (others []portRange) {
+	if len(f.policies) > 0 {
+		return nil
+	}
+	var closed []int32
+	for _, p := range f.Plans {
+		closed = append(closed, p.Port, p.Health())
+	}
+	slices.Sort(closed)
+	first := int32(1)
+	for _, port := range append(closed, 65536) {
+		if first < port {
+			others = append(others, portRange{first, port - 1, "TCP"})
+		}
+		first = port + 1
+	}
+	return append(others, portRange{1, 65535, "UDP"})
+}
+
+// AtHub is the flag of commands that look for the hub, if it is not where they look by themselves.
+func (f folder) AtHub() string {
+	if f.Options.HubNamespace != DefaultHubNamespace {
+		return " --hub-namespace=" + f.Options.HubNamespace
+	}
+	return ""
+}
+
+// WithoutLease reports whether only the order of the steps keeps some csi-attacher apart from the hub.
+func (f folder) WithoutLease() bool { return slices.ContainsFunc(f.Plans, Plan.WithoutLease) }
+
+// LeaseWait returns how long the slowest Lease can take until it is free.
+func (f folder) LeaseWait() string {
+	return slices.MaxFunc(f.Plans, func(x, y Plan) int { return int(x.Flags.LeaseDuration - y.Flags.LeaseDuration) }).LeaseWait()
 }

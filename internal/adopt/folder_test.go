@@ -77,41 +77,18 @@ func TestARollingUpdateOnTheNetworkOfNodesStartsNoPodFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(string(files["observe/deployment.storage.controller.yaml"]), "maxSurge: 0\n"); got != test.want {
+		if got := strings.Contains(string(files["observe/patch.yaml"]), "maxSurge: 0,"); got != test.want {
 			t.Errorf("%s: the patch has it: %v, want %v", name, got, test.want)
 		}
 	}
 }
 
-func TestAFolderOfSeveralDriversHasItsStepsOnce(t *testing.T) {
-	other := strings.NewReplacer("name: controller", "name: other", "app: controller", "app: other", "block.example.com", "file.example.com").Replace(manifest)
-	text := readmeOf(t, manifest+"---\n"+other, Options{})
-	for want, times := range map[string]int{"kubectl apply -k out/active": 1, "kubectl apply -k out/observe": 2, "until pods=$(kubectl -n storage get pods": 2,
-		"explain driver/file.example.com": 1, "rollout status deployment/other": 4, "Each step moves all drivers of this folder.": 1} {
-		if got := strings.Count(text, want+" ") + strings.Count(text, want+"\n"); got != times {
-			t.Errorf("%q is there %d times, want %d:\n%s", want, got, times, text)
-		}
-	}
-}
-
 // The way back of a folder brings all its csi-attachers back. Without a Lease they would work beside an active hub.
-func TestWorkloadsWithoutLeaderElectionAreAdoptedInARunEach(t *testing.T) {
+func TestAFolderIsForOneWorkload(t *testing.T) {
 	other := strings.NewReplacer("name: controller", "name: other", "block.example.com", "file.example.com").Replace(manifest)
-	without := strings.Replace(manifest, "--leader-election, ", "", 1)
-	for name, test := range map[string]struct {
-		text string
-		mode Mode
-		want bool
-	}{
-		"one has none":   {without + "---\n" + other, ModeProxy, true},
-		"both have":      {manifest + "---\n" + other, ModeProxy, false},
-		"only one":       {without, ModeProxy, false},
-		"in their place": {without + "---\n" + other, ModeDropIn, false},
-	} {
-		err := CheckTogether(plans(t, test.text, Options{Mode: test.mode}))
-		if got := err != nil && strings.Contains(err.Error(), "in a run of its own"); got != test.want {
-			t.Errorf("%s: %v, want an error: %v", name, err, test.want)
-		}
+	_, err := Kustomize(plans(t, manifest+"---\n"+other, Options{}), "out")
+	if err == nil || !strings.Contains(err.Error(), "document 1 (Deployment controller) and file.yaml: document 2 (Deployment other): a folder is for one workload") {
+		t.Error(err)
 	}
 }
 
@@ -144,15 +121,14 @@ func TestStepsWithoutLeaderElectionEndCsiAttacherFirstAndPauseTheHubFirstOnTheWa
 	inOrder(t, text, "kubectl apply -k out/observe", "kubectl apply -k out/active", "until pods=$(kubectl -n storage get pods -l app=controller", "See that nobody else attaches", ".observed'",
 		"`mode: observe` to `mode: active`", "kubectl -n csi-attach-hub get lease", "`mode: paused`", "`Paused`", "kubectl apply -k out/observe", "`mode: observe`", "kubectl apply -k out/original")
 	p := onlyPlan(t, without, Options{})
-	if got := string(Text([]Plan{p}, []string{"a.yaml"})); !p.Adoptable() || !strings.Contains(got, "yes, in this order: observe, end csi-attacher, see that nobody else attaches, activate") &&
-		!strings.Contains(strings.Join(strings.Fields(got), " "), "yes, in this order: observe, end csi-attacher, see that nobody else attaches, activate") {
-		t.Errorf("%s", got)
+	if got, err := Text([]Plan{p}); err != nil || !strings.Contains(got, "yes, in this order: observe, end csi-attacher, see that nobody else attaches, activate\n") {
+		t.Errorf("%s, %v", got, err)
 	}
 	inOrder(t, readmeOf(t, manifest, Options{}), "`mode: observe` to `mode: active`", "kubectl apply -k out/active", "until pods=", "## 5. The way back", "kubectl apply -k out/observe", "`mode: observe`")
 }
 
 func TestStepsWithCertificatesOfTheUserNameNoOtherSecret(t *testing.T) {
-	files, err := Kustomize(plans(t, manifest, Options{Certificates: CertExisting}), "out")
+	files, err := Kustomize(plans(t, manifest, Options{OwnSecrets: true}), "out")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +142,7 @@ func TestStepsWithCertificatesOfTheUserNameNoOtherSecret(t *testing.T) {
 func TestStepsNameWhoMakesTheWorkload(t *testing.T) {
 	for want, change := range map[string][]string{"Helm makes this object": labelled("app.kubernetes.io/managed-by: Helm"), "Argo CD makes this object": annotated("argocd.argoproj.io/tracking-id: a"),
 		"Flux makes this object from a HelmRelease": labelled("helm.toolkit.fluxcd.io/name: r")} {
-		inOrder(t, readmeOf(t, changed(t, change...), Options{}), want+" and undoes changes by `kubectl apply`", "## 1. Observe")
+		inOrder(t, readmeOf(t, changed(t, change...), Options{}), want, " and undoes changes by `kubectl apply`", "## 1. Observe")
 	}
 }
 

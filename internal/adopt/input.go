@@ -2,60 +2,44 @@ package adopt
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // input is what the objects say about drivers beside their csi-attachers.
 type input struct {
-	objects    []Object
-	workloads  []*Workload
-	csiDrivers []csiDriver
-}
-
-// csiDriver is a CSIDriver object.
-type csiDriver struct {
-	name   string
-	source Source
-	attach bool // attachRequired
+	objects   []Object
+	workloads []*Workload
+	attaches  map[string]bool   // attachRequired by the names of CSIDriver objects
+	sources   map[string]string // of the CSIDriver objects
 }
 
 // newInput reads the objects. Those that cannot be read say nothing here: Find returns their errors.
 func newInput(objects []Object, namespace string) input {
-	in := input{objects: objects}
+	in := input{objects: objects, attaches: map[string]bool{}, sources: map[string]string{}}
 	for _, o := range objects {
-		if o.GetKind() == "CSIDriver" && registry.CheckName(o.GetName()) == nil {
+		if name := o.GetName(); o.GetKind() == "CSIDriver" && registry.CheckName(name) == nil {
 			attach, found, _ := unstructured.NestedBool(o.Object, "spec", "attachRequired")
-			in.csiDrivers = append(in.csiDrivers, csiDriver{o.GetName(), o.Source, attach || !found})
+			in.attaches[name], in.sources[name] = attach || !found, "CSIDriver object, "+o.Source
 		}
-		if w, err := newWorkload(o, namespace); err == nil {
+		if w, err := newWorkload(o, namespace); err == nil && isWorkload(o) {
 			in.workloads = append(in.workloads, w)
 		}
 	}
 	return in
-}
-
-// csiDriver returns the CSIDriver object of a name.
-func (in input) csiDriver(name string) (csiDriver, bool) {
-	i := slices.IndexFunc(in.csiDrivers, func(d csiDriver) bool { return d.name == name })
-	if i < 0 {
-		return csiDriver{}, false
-	}
-	return in.csiDrivers[i], true
-}
-
-// decode converts an object into a type. It reports whether it could.
-func decode(o Object, into any) bool {
-	data, err := json.Marshal(o.Object)
-	return err == nil && json.Unmarshal(data, into) == nil
 }
 
 // Flags and variables of drivers that have their name.
@@ -64,80 +48,59 @@ var (
 	nameVariables = []string{"DRIVER_NAME", "CSI_DRIVER_NAME", "X_CSI_DRIVER_NAME", "DRIVERNAME", "CSI_DRIVERNAME", "PROVISIONER_NAME"}
 )
 
-// named are possible names of a driver, each with what says it.
-type named map[string]string
-
-func (n named) add(name, from string) { n[name] = cmp.Or(n[name], from) }
-
-// String lists the names, each with its source.
-func (n named) String() string {
-	var texts []string
-	for _, name := range slices.Sorted(maps.Keys(n)) {
-		texts = append(texts, fmt.Sprintf("%s (%s)", name, n[name]))
-	}
-	return strings.Join(texts, ", ")
-}
-
-// driverName returns the name of an attacher's driver and what says it: the user, else the arguments and the
-// environment of the driver's container, among which CSIDriver objects of the input choose. The CSIDriver objects alone
-// say it if the input has one csi-attacher. If several names are possible, driverName returns these.
-func (in input) driverName(a Attacher, all []Attacher, o Options) (name, from string, possible named) {
+// driverNames returns the possible names of an attacher's driver, each with what says it. The user says it, else the
+// arguments and the environment of the driver's container, among which CSIDriver objects of the input choose. The
+// CSIDriver objects alone say it if the input has one csi-attacher.
+func (in input) driverNames(a Attacher, all []Attacher, o Options) map[string]string {
 	for _, given := range o.Drivers {
-		if who, name, named := strings.Cut(given, "="); named && a.is(who) {
-			return name, "--driver", nil
-		} else if !named && len(all) == 1 {
-			return given, "--driver", nil
+		if a.meant(given) {
+			return map[string]string{givenName(given): "--driver"}
 		}
 	}
-	possible = fromDriver(a, all)
-	objects := named{}
-	for _, d := range in.csiDrivers {
-		if d.attach || possible[d.name] != "" {
-			objects.add(d.name, fmt.Sprintf("CSIDriver object, %s", d.source))
-		}
-	}
+	possible := namesInPod(a, all)
 	both := maps.Clone(possible)
-	maps.DeleteFunc(both, func(name, _ string) bool { return objects[name] == "" })
-	switch {
-	case len(both) > 0:
-		possible = both
-	case len(all) == 1:
-		maps.Copy(possible, objects)
+	maps.DeleteFunc(both, func(name, _ string) bool { return in.sources[name] == "" })
+	if len(both) > 0 {
+		return both
 	}
-	for name, from := range possible {
-		if len(possible) == 1 {
-			return name, terminal.Line(from), nil
+	for name, source := range in.sources {
+		if len(all) == 1 && in.attaches[name] {
+			possible[name] = source
 		}
 	}
-	return "", "", possible
+	return possible
 }
 
-// is reports whether the user means this attacher by CONTAINER or WORKLOAD/CONTAINER.
-func (a Attacher) is(who string) bool {
-	return who == a.Container.Name || who == a.Workload.GetName()+"/"+a.Container.Name
+// meant reports whether the user gives the driver's name to this attacher, by CONTAINER=NAME, or by NAME alone.
+func (a Attacher) meant(given string) bool {
+	container, _, named := strings.Cut(given, "=")
+	return !named || container == a.Container.Name
 }
 
-// fromDriver returns the names in the arguments and the environment of the driver's container. A container that serves
+// givenName returns the name in NAME or CONTAINER=NAME.
+func givenName(given string) string { return given[strings.Index(given, "=")+1:] }
+
+// namesInPod returns the names in the arguments and the environment of the driver's container. A container that serves
 // several sockets does not say which name is for which.
-func fromDriver(a Attacher, all []Attacher) named {
-	names := named{}
+func namesInPod(a Attacher, all []Attacher) map[string]string {
+	names := map[string]string{}
 	for _, c := range a.servers() {
 		if slices.ContainsFunc(all, func(other Attacher) bool {
 			return other.Workload == a.Workload && other.Socket.Volume.Name != a.Socket.Volume.Name && mounts(c, other.Socket.Volume.Name)
 		}) {
 			continue
 		}
-		line, _ := wordsOf(a.Workload, c)
-		for _, flag := range nameFlags {
-			if value := flagValue(line, flag); looksLikeDriver(value) {
-				names.add(value, fmt.Sprintf("--%s of container %s", flag, c.Name))
+		add := func(name, from string) {
+			if looksLikeDriver(name) {
+				names[name] = cmp.Or(names[name], fmt.Sprintf("%s of container %s", from, c.Name))
 			}
 		}
-		values := environment(a.Workload, c).values
+		line, values := a.Workload.wordsOf(c), a.Workload.environment(c)
+		for _, flag := range nameFlags {
+			add(flagValue(line, flag), "--"+flag)
+		}
 		for _, variable := range nameVariables {
-			if value := values[variable]; looksLikeDriver(value) {
-				names.add(value, fmt.Sprintf("%s of container %s", variable, c.Name))
-			}
+			add(values[variable], variable)
 		}
 	}
 	return names
@@ -161,4 +124,63 @@ func flagValue(line []string, flag string) string {
 		return value
 	}
 	return ""
+}
+
+// choosePort returns a port for the proxy whose next port is free too, for its health; 0 if there is none. used are the
+// ports that are taken; those that are chosen are added.
+func (p Plan) choosePort(used map[int32]bool) int32 {
+	first := cmp.Or(p.Options.Port, 9443)
+	if p.Options.Port == 0 && p.HostNetwork() {
+		// By the driver alone, so that the ports stay the same when another driver is adopted. They are below the ports
+		// that Kubernetes and Linux choose from by themselves (30000 and above).
+		h := fnv.New32a()
+		h.Write([]byte(p.Driver))
+		first = int32(19000 + 2*(h.Sum32()%500))
+	}
+	for port := first; port < min(first+1000, 65535); port += 2 {
+		if !used[port] && !used[port+1] {
+			used[port], used[port+1] = true, true
+			return port
+		}
+	}
+	return 0
+}
+
+// number is what can be a port in an argument or variable: ":8080", "--port=8080", "https://0.0.0.0:9443/hook", "9443,9809".
+var number = regexp.MustCompile(`\b\d{2,5}\b`)
+
+// usedPorts returns all numbers that may be ports of containers on the network of a workload: many containers listen on
+// ports of their arguments that the manifest does not list.
+func (in input) usedPorts(w *Workload) map[int32]bool {
+	used := map[int32]bool{}
+	for _, other := range in.workloads {
+		if other.Source != w.Source && !(other.Template.Spec.HostNetwork && w.Template.Spec.HostNetwork) {
+			continue
+		}
+		text, _ := yaml.Marshal(other.containers()) // containers that have been decoded
+		for _, digits := range number.FindAllString(string(text), -1) {
+			port, _ := strconv.ParseInt(digits, 10, 32)
+			used[int32(port)] = true
+		}
+	}
+	return used
+}
+
+// policies returns the names of the network policies that select the Pods of a workload for Ingress, without those that
+// adopt has made. One whose selector cannot be read counts: what it closes must not be opened.
+func (in input) policies(w *Workload) (names []string) {
+	for _, o := range in.objects {
+		if o.GetKind() != "NetworkPolicy" || cmp.Or(o.GetNamespace(), w.Namespace) != w.Namespace || strings.HasPrefix(o.GetName(), basePrefix) {
+			continue
+		}
+		var policy networkingv1.NetworkPolicy
+		err := decode(o, &policy)
+		selector, invalid := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+		types := policy.Spec.PolicyTypes // empty: Ingress, and Egress if it has rules
+		ingress := len(types) == 0 || slices.Contains(types, networkingv1.PolicyTypeIngress)
+		if err != nil || ingress && (invalid != nil || selector.Matches(labels.Set(w.Template.Labels))) {
+			names = append(names, o.GetName())
+		}
+	}
+	return names
 }

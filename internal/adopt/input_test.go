@@ -21,7 +21,6 @@ func TestNameOfTheDriverAndWhatSaysIt(t *testing.T) {
 	}{
 		"the user before all":  {given: []string{"given.example.com"}, want: "given.example.com", from: "--driver"},
 		"by container":         {given: []string{"csi-attacher=given.example.com"}, want: "given.example.com", from: "--driver"},
-		"by workload":          {given: []string{"controller/csi-attacher=given.example.com"}, want: "given.example.com", from: "--driver"},
 		"argument":             {want: "block.example.com", from: "--driver-name of container driver"},
 		"argument in two":      {change: []string{nameArgument, "args: [-drivername, block.example.com]"}, want: "block.example.com", from: "--drivername"},
 		"argument of variable": {change: []string{nameArgument, "args: [--csi-name=$(OWN)]\n          env: [{name: OWN, value: block.example.com}]"}, want: "block.example.com", from: "--csi-name"},
@@ -45,27 +44,13 @@ func TestNameOfTheDriverAndWhatSaysIt(t *testing.T) {
 	}
 }
 
-func TestNamesThatCannotStandTogether(t *testing.T) {
-	other := strings.ReplaceAll(manifest, "name: controller", "name: other")
-	for name, test := range map[string]struct{ other, want string }{
-		"the same":     {"block.example.com", "have one Lease"},
-		"sanitized":    {"block-example-com", "have one Lease"},
-		"small letter": {"Block.example.com", "have one Lease"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			err := CheckTogether(plans(t, manifest+"---\n"+other, Options{Drivers: []string{"other/csi-attacher=" + test.other}}))
-			if err == nil {
-				t.Fatal("they can stand together")
-			}
-			for _, want := range []string{"document 1 (Deployment controller): container csi-attacher", "document 2 (Deployment other)", test.want} {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error does not have %q: %v", want, err)
-				}
-			}
-		})
-	}
-	if err := CheckTogether(plans(t, manifest, Options{})); err != nil {
-		t.Error(err)
+func TestDriversOfOneLeaseAreNotAdoptedTogether(t *testing.T) {
+	for _, name := range []string{"block.example.com", "block-example-com", "Block.example.com"} { // the same, sanitized, in small letters
+		other := strings.NewReplacer("name: controller", "name: other", "name: csi-attacher", "name: other-attacher").Replace(manifest)
+		all := plans(t, manifest+"---\n"+other, Options{Drivers: []string{"other-attacher=" + name}})
+		if no := strings.Join(all[1].No, "\n"); !all[0].Adoptable() || !strings.Contains(no, "document 1 (Deployment controller): container csi-attacher is for the driver block.example.com, which has the same Lease") {
+			t.Errorf("%s: %s", name, no)
+		}
 	}
 }
 
@@ -76,9 +61,9 @@ func TestOptionsThatCannotBeFollowed(t *testing.T) {
 	}
 	uid := int64(-1)
 	o := Options{Image: "a b", Namespace: "A", HubNamespace: "b/c", Port: 65535, Secrets: []string{"a/b/c"}, RunAsUser: &uid,
-		Drivers: []string{"not a name", "nobody=block.example.com"}, Mode: "sidecar", Certificates: "none"}
+		Drivers: []string{"not a name", "nobody=block.example.com"}, Mode: "sidecar"}
 	err = o.Check(attachers)
-	for _, want := range []string{"--mode", "--certificates", "--image", "--namespace", "--hub-namespace", "--port", "--secret", "--run-as-user", `"not a name"`, `"nobody=block.example.com" means 0 csi-attachers: write WORKLOAD/CONTAINER=NAME with one of controller/csi-attacher`} {
+	for _, want := range []string{"--mode", "--image", "--namespace", "--hub-namespace", "--port", "--secret", "--run-as-user", `"not a name"`, `"nobody=block.example.com" means 0 csi-attachers: write CONTAINER=NAME with one of csi-attacher`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not have %q: %v", want, err)
 		}

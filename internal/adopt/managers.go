@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // deployer is a workload that makes the workload of a csi-attacher, by the image in a variable.
@@ -33,8 +35,8 @@ func (d deployer) advice(image string) string {
 }
 
 // MadeElsewhere returns the workloads of the objects that make a csi-attacher which is not among them, with what to do.
-func MadeElsewhere(objects []Object, namespace, image string) (texts []string) {
-	for _, d := range newInput(objects, namespace).deployers() {
+func MadeElsewhere(objects []Object, image string) (texts []string) {
+	for _, d := range newInput(objects, "").deployers() {
 		texts = append(texts, fmt.Sprintf("%s makes a csi-attacher: %s", d.workload.Object, d.advice(image)))
 	}
 	return texts
@@ -45,13 +47,10 @@ type mark struct {
 	key   string // a prefix if it ends in '/'
 	value string // "" for any
 	who   string
-	what  string // for what: why not, or what to do
+	what  string // to do
 }
 
-const (
-	providerWay = ": it undoes changes. Install the driver yourself in place of the managed one, or keep its csi-attacher"
-	renderWay   = "README.md of the folder says how to make the change there"
-)
+const providerWay = ": it undoes changes. Install the driver yourself in place of the managed one, or keep its csi-attacher"
 
 // restored are marks of those who undo changes of an object.
 var restored = []mark{
@@ -70,12 +69,12 @@ var restored = []mark{
 // renderers are marks of those who write an object from a source. The next write undoes what was changed in the
 // cluster alone.
 var renderers = []mark{
-	{"helm.toolkit.fluxcd.io/", "", "Flux makes this object from a HelmRelease", renderWay},
-	{"kustomize.toolkit.fluxcd.io/", "", "Flux makes this object from a Kustomization", renderWay},
-	{"argocd.argoproj.io/", "", "Argo CD makes this object", renderWay},
-	{"app.kubernetes.io/managed-by", "Helm", "Helm makes this object", renderWay},
-	{"heritage", "Helm", "Helm makes this object", renderWay},
-	{"meta.helm.sh/release-name", "", "Helm makes this object", renderWay},
+	{"helm.toolkit.fluxcd.io/", "", "Flux makes this object from a HelmRelease", ""},
+	{"kustomize.toolkit.fluxcd.io/", "", "Flux makes this object from a Kustomization", ""},
+	{"argocd.argoproj.io/", "", "Argo CD makes this object", ""},
+	{"app.kubernetes.io/managed-by", "Helm", "Helm makes this object", ""},
+	{"heritage", "Helm", "Helm makes this object", ""},
+	{"meta.helm.sh/release-name", "", "Helm makes this object", ""},
 }
 
 // managedNamespaces are namespaces in which the provider manages all.
@@ -95,6 +94,15 @@ func find(marks []mark, o Object) *mark {
 	return nil
 }
 
+// Maker returns who writes the workload from a source, "" if nobody is known.
+func (p Plan) Maker() string {
+	m := find(renderers, p.Workload.Object)
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s)", m.who, m.key)
+}
+
 // managedBy returns who undoes changes of an object, and what to do instead, "" if nobody is known.
 func managedBy(o Object) string {
 	if m := find(restored, o); m != nil {
@@ -105,7 +113,7 @@ func managedBy(o Object) string {
 			return fmt.Sprintf("%s (namespace %s)%s", who, o.GetNamespace(), providerWay)
 		}
 	}
-	if owner := o.controller(); owner != nil {
+	if owner := metav1.GetControllerOf(&o.Unstructured); owner != nil {
 		return fmt.Sprintf("%s %s of %s makes it (ownerReferences) and undoes changes: make the change in that object if it can have it, or keep csi-attacher", owner.Kind, owner.Name, owner.APIVersion)
 	}
 	return ""

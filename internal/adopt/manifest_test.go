@@ -69,7 +69,7 @@ func plans(t *testing.T, text string, o Options) []Plan {
 	if o.Mode == "" {
 		o.Mode = ModeProxy
 	}
-	o.Image, o.Namespace = "example.com/hub:v1", "default"
+	o.Image, o.HubNamespace = "example.com/hub:v1", DefaultHubNamespace
 	objects := read(t, text)
 	attachers, err := Find(objects, o.Namespace, plainFlags)
 	if err != nil {
@@ -146,7 +146,7 @@ func plansFor(t *testing.T, manifest string, o Options) []Plan {
 	for i := range plans {
 		plans[i].No = nil
 	}
-	return together(plans)
+	return plans
 }
 
 func plansOfText(t *testing.T, text []byte, o Options) []Plan {
@@ -165,10 +165,17 @@ func plansOfText(t *testing.T, text []byte, o Options) []Plan {
 	for _, a := range attachers {
 		o.Drivers = append(o.Drivers, a.Container.Name+"="+a.Container.Name+".example.com")
 	}
-	if o.Image == "" {
-		o.Image = "registry.example.com/csi-attach-hub:v1"
-	}
+	o.Image, o.HubNamespace = "registry.example.com/csi-attach-hub:v1", DefaultHubNamespace
 	return NewPlans(attachers, objects, o)
+}
+
+// byWorkload groups plans by their workload.
+func byWorkload(plans []Plan) map[*Workload][]Plan {
+	groups := map[*Workload][]Plan{}
+	for _, p := range plans {
+		groups[p.Workload] = append(groups[p.Workload], p)
+	}
+	return groups
 }
 
 // templateAfter returns the Pod template of a workload after a step, which must have no field that there is not.
@@ -176,11 +183,11 @@ func templateAfter(t *testing.T, group []Plan, last Step) corev1.PodTemplateSpec
 	t.Helper()
 	text, err := json.Marshal(group[0].Workload.Template)
 	for _, step := range group[0].Options.Mode.Steps() {
-		patch, err2 := workloadPatch(group, step)
+		patch, err2 := execute(string(step)+".yaml", folder{Plan: group[0], Plans: group})
 		var content struct {
 			Spec struct{ Template json.RawMessage }
 		}
-		err3 := yaml.Unmarshal(patch, &content)
+		err3 := yaml.Unmarshal([]byte(patch), &content)
 		if err = errors.Join(err, err2, err3); err == nil {
 			text, err = strategicpatch.StrategicMergePatch(text, content.Spec.Template, corev1.PodTemplateSpec{})
 		}

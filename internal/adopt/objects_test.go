@@ -20,11 +20,10 @@ func TestNamesStayTextInEveryOutput(t *testing.T) {
 		for _, network := range []string{"", "hostNetwork: true"} {
 			p := podWith(t, Options{Mode: ModeProxy, Secrets: []string{name + "/" + name}}, "--leader-election, --leader-election-namespace="+name, "", network)
 			p.Workload.Namespace, p.Driver, p.Options.HubNamespace = name, name, name
-			p = together([]Plan{p})[0]
 			if !p.Adoptable() {
 				t.Fatalf("%s: no: %v", name, p.No)
 			}
-			documents, err := p.objects()
+			documents, err := execute("objects.yaml", folder{Plan: p, Plans: []Plan{p}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,12 +39,33 @@ func TestNamesStayTextInEveryOutput(t *testing.T) {
 					}
 				}
 			}
-			config, err := registry.Parse("drivers.yaml", []byte(p.File()))
+			config, err := registry.Parse("drivers.yaml", []byte(fileOf(t, p)))
 			if err != nil || config.Drivers()[name].Settings.Lease.Namespace != name {
-				t.Errorf("%s: %v:\n%s", name, err, p.File())
+				t.Errorf("%s: %v:\n%s", name, err, fileOf(t, p))
 			}
 		}
 	}
+}
+
+// fileOf returns the driver's file for the hub.
+func fileOf(t *testing.T, p Plan) string {
+	t.Helper()
+	text, err := execute("driver.yaml", p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// policyOf returns the network policy of drivers in one Pod, which must be the last of the objects.
+func policyOf(t *testing.T, plans []Plan) (policy networkingv1.NetworkPolicy) {
+	t.Helper()
+	text, err := execute("objects.yaml", folder{Plan: plans[0], Plans: plans})
+	documents := strings.Split(text, "---\n")
+	if err = errors.Join(err, yaml.UnmarshalStrict([]byte(documents[len(documents)-1]), &policy)); err != nil {
+		t.Fatal(err)
+	}
+	return policy
 }
 
 // leaves returns the values in a document that are no mapping and no list, by their paths.
@@ -72,7 +92,7 @@ func leaves(content any, path string) map[string]any {
 }
 
 func TestTextsThatCouldAddToAnOutputAreRefused(t *testing.T) {
-	for _, hostile := range []string{"a\\n---\\nkind: ClusterRoleBinding", "a: b", "a #b", "a\\e[31m", "{a", "$(reboot)"} {
+	for _, hostile := range []string{"a\\n---\\nkind: ClusterRoleBinding", "a: b", "a #b", "a\\e[31m", "{a", "$a"} {
 		for _, mode := range Modes {
 			p := podWith(t, Options{Mode: mode}, `--leader-election, "--csi-address=/run/csi/`+hostile+`"`, "", "")
 			if len(p.No) != 1 || !strings.Contains(p.No[0], "socket of --csi-address") || strings.Contains(p.No[0], "\n") {
@@ -103,10 +123,8 @@ func TestAPolicyOpensNoPortThatAnotherPolicyCloses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			manifest := strings.NewReplacer("NAME", "driver", "ARGS", "--leader-election", "ATTACHER", "", "POD", "").Replace(onePod)
 			p := plansOfText(t, []byte(manifest+tt.other), Options{Mode: ModeProxy})[0]
-			text, err := execute("networkpolicy.yaml", p)
-			var made networkingv1.NetworkPolicy
-			if err = errors.Join(err, yaml.UnmarshalStrict([]byte(text), &made)); err != nil || len(made.Spec.Ingress) != tt.rules || len(made.Spec.Ingress[0].From) == 0 {
-				t.Errorf("%v: policy %+v, want %d rules", err, made, tt.rules)
+			if made := policyOf(t, []Plan{p}); len(made.Spec.Ingress) != tt.rules || len(made.Spec.Ingress[0].From) == 0 {
+				t.Errorf("policy %+v, want %d rules", made, tt.rules)
 			}
 			if notes := strings.Join(p.Notes, "\n"); !strings.Contains(notes, tt.note) {
 				t.Errorf("notes: %s", notes)
@@ -119,9 +137,9 @@ func TestAPolicyOpensNoPortThatAnotherPolicyCloses(t *testing.T) {
 func TestEntryOfACsiAttacherWithoutLeaderElectionHasTheHubsLease(t *testing.T) {
 	for manifest, takesLease := range map[string]bool{"ebs": true, "digitalocean": false} {
 		p := plansFor(t, manifest, Options{Mode: ModeProxy})[0]
-		file, err := registry.Parse("drivers.yaml", []byte(strings.Replace(p.File(), "mode: observe", "mode: active", 1)))
-		if got := strings.Contains(p.File(), "lease: {namespace: kube-system}"); got != takesLease || err != nil || len(file.Warnings()) > 0 {
-			t.Errorf("%s: %v; the entry is %s", manifest, err, p.File())
+		file, err := registry.Parse("drivers.yaml", []byte(strings.Replace(fileOf(t, p), "mode: observe", "mode: active", 1)))
+		if got := strings.Contains(fileOf(t, p), "lease: {namespace: kube-system}"); got != takesLease || err != nil || len(file.Warnings()) > 0 {
+			t.Errorf("%s: %v; the entry is %s", manifest, err, fileOf(t, p))
 		}
 	}
 }

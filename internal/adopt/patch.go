@@ -1,101 +1,100 @@
 package adopt
 
 import (
-	"fmt"
-	"regexp"
+	"path"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// templatePatch is a strategic merge patch of a Pod template.
-type templatePatch struct {
-	Metadata struct {
-		Labels      map[string]string `json:"labels,omitempty"`
-		Annotations map[string]string `json:"annotations,omitempty"`
-	} `json:"metadata,omitzero"`
-	Spec struct {
-		Containers     []any           `json:"containers,omitempty"`
-		InitContainers []any           `json:"initContainers,omitempty"`
-		Volumes        []corev1.Volume `json:"volumes,omitempty"`
-	} `json:"spec,omitzero"`
-}
+// minHubMemory is the limit of the hub's own Deployment.
+const minHubMemory = "512Mi"
 
-// patchOf returns what the drivers of one workload need at a step, on top of the step before.
-func patchOf(plans []Plan, step Step) templatePatch {
-	var t templatePatch
-	for _, p := range plans {
-		switch {
-		case p.Options.Mode == ModeDropIn:
-			p.dropInPatch(&t)
-		case step == StepObserve:
-			p.proxyPatch(&t)
-		default:
-			p.changeAttacher(&t, map[string]any{"$patch": "delete"})
-		}
+// DropIn returns what puts the hub in place of csi-attacher. All else stays: flags, leader election, probes.
+func (p Plan) DropIn() map[string]any {
+	change := map[string]any{"image": p.Options.Image}
+	if p.User.UID == nil && !p.Options.OpenShift {
+		change["securityContext"] = map[string]any{"runAsUser": p.RunsAs().ID()}
 	}
-	return t
+	args := p.Container.Args
+	if command := p.Container.Command; len(command) > 0 {
+		change["command"] = []string{hubProgram}
+		args = slices.Concat(command[1:], args)
+	}
+	if p.Flags.Address == "" { // by this flag the hub knows that it stands for a csi-attacher
+		args = append(slices.Clone(args), "--csi-address="+p.Socket.Path)
+	}
+	if !slices.Equal(args, p.Container.Args) {
+		change["args"] = args
+	}
+	if limit := p.Container.Resources.Limits.Memory(); !limit.IsZero() && limit.Cmp(resource.MustParse(minHubMemory)) < 0 {
+		change["resources"] = map[string]any{"limits": map[string]any{"memory": minHubMemory}}
+	}
+	return change
 }
 
 // defaultContainer is read by kubectl logs and exec.
 const defaultContainer = "kubectl.kubernetes.io/default-container"
 
-// add adds a container of ours. kustomize puts it first, where kubectl would take it for the driver.
-func (t *templatePatch) add(c corev1.Container, w *Workload, attachers []Plan) {
-	t.Spec.Containers = append(t.Spec.Containers, c)
-	if w.Template.Annotations[defaultContainer] != "" {
-		return
-	}
-	for i, c := range w.Template.Spec.Containers {
-		attaches := slices.ContainsFunc(attachers, func(p Plan) bool { return p.Container.Name == c.Name })
-		if !attaches && (i == 0 || !isSidecar(c)) { // the first, or the driver in place of a csi-attacher
-			t.Metadata.Annotations = map[string]string{defaultContainer: c.Name}
-			return
+// DefaultContainer returns the container for the annotation, "" if it has one. kustomize puts our container first, where
+// kubectl would take it for the driver.
+func (f folder) DefaultContainer() string {
+	template := f.Workload.Template
+	for i, c := range template.Spec.Containers {
+		attaches := slices.ContainsFunc(f.Plans, func(p Plan) bool { return p.Container.Name == c.Name })
+		if template.Annotations[defaultContainer] == "" && !attaches && (i == 0 || !isSidecar(c)) { // the first, or the driver in place of a csi-attacher
+			return c.Name
 		}
 	}
+	return ""
 }
 
-// changeAttacher adds the change of the csi-attacher container.
-func (p Plan) changeAttacher(t *templatePatch, change map[string]any) {
-	change["name"] = p.Container.Name
-	if p.Init {
-		t.Spec.InitContainers = append(t.Spec.InitContainers, change)
-	} else {
-		t.Spec.Containers = append(t.Spec.Containers, change)
+// MountPath is where csi-attacher mounts the volume of the socket.
+func (p Plan) MountPath() string { return path.Clean(p.Socket.Mount.MountPath) }
+
+// SecurityContext returns that of a container of ours beside the driver: the user who may open the socket, and no right
+// beyond that.
+func (p Plan) SecurityContext() *corev1.SecurityContext {
+	u := p.RunsAs()
+	s := &corev1.SecurityContext{
+		RunAsUser: u.UID, RunAsGroup: u.GID, SELinuxOptions: u.SELinux,
+		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
-}
-
-// fileMode is a mode in a patch. YAML 1.1 and 1.2 write octal numbers differently, so it stays a decimal number.
-var fileMode = regexp.MustCompile(`(defaultMode: )(\d+)\n`)
-
-// workloadPatch returns the strategic merge patch that leads a workload to a step from the step before, for all drivers
-// of the workload, in YAML as kustomize takes it.
-func workloadPatch(plans []Plan, step Step) ([]byte, error) {
-	w := plans[0].Workload
-	spec := map[string]any{"template": patchOf(plans, step)}
-	if step == StepObserve && plans[0].setsStrategy() {
-		spec["strategy"] = map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": int64(0), "maxUnavailable": int64(1)}}
+	if s.RunAsUser == nil && !p.Options.OpenShift {
+		s.RunAsUser = new(u.ID()) // the image of the hub has another user
 	}
-	text, err := yaml.Marshal(map[string]any{
-		"apiVersion": w.GetAPIVersion(), "kind": w.GetKind(),
-		"metadata": map[string]any{"name": w.GetName(), "namespace": w.Namespace},
-		"spec":     spec,
-	})
-	return fileMode.ReplaceAllFunc(text, func(line []byte) []byte {
-		mode, _ := strconv.Atoi(string(fileMode.FindSubmatch(line)[2]))
-		return fmt.Appendf(nil, "defaultMode: %d # %#o\n", mode, mode)
-	}), err
+	if s.RunAsUser != nil && *s.RunAsUser == 0 && p.overridesModes() {
+		// The driver may have another user. csi-attacher opens its socket as root by this capability.
+		s.Capabilities.Add = []corev1.Capability{"DAC_OVERRIDE"}
+	}
+	if p.Container.SecurityContext != nil {
+		s.RunAsNonRoot = p.Container.SecurityContext.RunAsNonRoot
+	}
+	return s
 }
 
-// setsStrategy reports whether the update strategy must change: a Pod on the network of its node has ports for which
-// two of them have no room there, and a rolling update that begins with a new Pod waits for a free node without end.
-func (p Plan) setsStrategy() bool {
-	if !p.HostNetwork() || p.Workload.GetKind() != "Deployment" || p.Workload.strategy() == "Recreate" {
-		return false
+// overridesModes reports whether csi-attacher, as root, may open files of others: container runtimes give this
+// capability unless the manifest drops it.
+func (p Plan) overridesModes() bool {
+	s := p.Container.SecurityContext
+	if s == nil || p.User.Privileged || s.Capabilities == nil {
+		return true
 	}
-	surge, found, _ := unstructured.NestedFieldNoCopy(p.Workload.Object.Object, "spec", "strategy", "rollingUpdate", "maxSurge")
-	return !found || !slices.Contains([]string{"0", "0%"}, fmt.Sprint(surge))
+	dropped := slices.Contains(s.Capabilities.Drop, "ALL") || slices.Contains(s.Capabilities.Drop, "DAC_OVERRIDE")
+	return !dropped || slices.Contains(s.Capabilities.Add, "DAC_OVERRIDE")
 }
+
+// Grace returns after how many seconds the proxy ends calls in flight: some before the kubelet kills the Pod.
+func (p Plan) Grace() int64 {
+	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	if seconds := p.Workload.Template.Spec.TerminationGracePeriodSeconds; seconds != nil {
+		grace = *seconds
+	}
+	return min(30, max(grace/2, grace-5))
+}
+
+// PortName returns a name that is unique among the proxies of a Pod, of at most 15 characters.
+func (p Plan) PortName() int32 { return p.Port % 10000 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	"sigs.k8s.io/yaml"
 )
 
 func TestAStepChangesOnlyWhatItIsAbout(t *testing.T) {
@@ -50,10 +48,10 @@ func TestPortsNeverCollide(t *testing.T) {
 				if inPod[p.Workload] == nil {
 					inPod[p.Workload] = map[int32]bool{}
 					if port == 0 {
-						inPod[p.Workload] = p.Workload.usedPorts()
+						inPod[p.Workload] = input{workloads: []*Workload{p.Workload}}.usedPorts(p.Workload)
 					}
 				}
-				for _, number := range []int32{p.Ports.Listen, p.Ports.Health} {
+				for _, number := range []int32{p.Port, p.Health()} {
 					if inPod[p.Workload][number] || number < 1024 || number > 29999 {
 						t.Errorf("%s: %s has port %d, which is used or cannot be", manifest, p.Driver, number)
 					}
@@ -70,39 +68,14 @@ func TestPortsNeverCollide(t *testing.T) {
 	}
 }
 
-func TestPortsOfArgumentsAndOfOtherDriversAreAvoided(t *testing.T) {
-	p := podWith(t, Options{Mode: ModeProxy}, "--leader-election", "", "")
-	if p.Ports != (Ports{9453, 9819}) {
-		t.Errorf("got %v beside a driver that listens on 9443", p.Ports)
-	}
-	var documents []string
-	for _, name := range []string{"a", "b"} {
-		documents = append(documents, strings.NewReplacer("NAME", name, "ARGS", "", "ATTACHER", "", "POD", "hostNetwork: true").Replace(onePod))
-	}
-	for _, port := range []int32{0, 19000} {
-		plans := plansOfText(t, []byte(strings.Join(documents, "---")), Options{Mode: ModeProxy, Port: port}) // of one name, so of one number
-		if a, b := plans[0].Ports, plans[1].Ports; b.Listen != a.Listen+2 || a.Health != a.Listen+1 {
-			t.Errorf("two drivers on the nodes have ports %v and %v", a, b)
-		}
-	}
-}
-
 func TestPoliciesLeaveNoPortOfAProxyOpenToEverybody(t *testing.T) {
 	for _, manifest := range manifestNames(t) {
-		plans := plansFor(t, manifest, Options{Mode: ModeProxy})
-		for _, p := range plans {
-			if p.HostNetwork() {
+		for w, plans := range byWorkload(plansFor(t, manifest, Options{Mode: ModeProxy})) {
+			if w.Template.Spec.HostNetwork {
 				continue
 			}
-			text, err := execute("networkpolicy.yaml", p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var policy networkingv1.NetworkPolicy
-			if err := yaml.UnmarshalStrict([]byte(text), &policy); err != nil {
-				t.Fatal(err)
-			}
 			open := map[int32]bool{}
+			policy := policyOf(t, plans)
 			for _, rule := range policy.Spec.Ingress {
 				for _, ports := range rule.Ports {
 					last := ports.Port.IntVal
@@ -114,13 +87,16 @@ func TestPoliciesLeaveNoPortOfAProxyOpenToEverybody(t *testing.T) {
 					}
 				}
 			}
-			for _, other := range plans {
-				if samePod := other.Workload == p.Workload; samePod && (open[other.Ports.Listen] || open[other.Ports.Health]) {
-					t.Errorf("%s: the policy of %s leaves ports of %s open: %v", manifest, p.Driver, other.Driver, other.Ports)
+			if len(policy.Spec.Ingress[0].Ports) != len(plans) {
+				t.Errorf("%s: the hub reaches %d of %d proxies", manifest, len(policy.Spec.Ingress[0].Ports), len(plans))
+			}
+			for _, p := range plans {
+				if open[p.Port] || open[p.Health()] {
+					t.Errorf("%s: ports of %s are open: %v", manifest, p.Driver, p.Port)
 				}
 			}
 			if !open[1] || !open[65535] || !open[9442] {
-				t.Errorf("%s: the policy of %s closes ports of the driver", manifest, p.Driver)
+				t.Errorf("%s: the policy closes ports of the driver", manifest)
 			}
 		}
 	}
@@ -129,20 +105,20 @@ func TestPoliciesLeaveNoPortOfAProxyOpenToEverybody(t *testing.T) {
 func TestPortsThatTheManifestShowsAreAvoided(t *testing.T) {
 	for shown, want := range map[string]int32{
 		"":                                    9443,
-		"args: [--bind=0.0.0.0:9443]":         9453,
-		`args: ["https://0.0.0.0:9443/hook"]`: 9453,
-		`args: ["--ports=9443,9453"]`:         9463,
-		`env: [{name: PORTS, value: "8080 9819"}]`:    9443,
-		`env: [{name: PORTS, value: "8080 9809"}]`:    9453,
-		"livenessProbe: {tcpSocket: {port: 9443}}":    9453,
-		"startupProbe: {grpc: {port: 9443}}":          9453,
-		"readinessProbe: {httpGet: {port: 9443}}":     9453,
+		"args: [--bind=0.0.0.0:9443]":         9445,
+		`args: ["https://0.0.0.0:9443/hook"]`: 9445,
+		`args: ["--ports=9443,9445"]`:         9447,
+		`env: [{name: PORTS, value: "8080 9446"}]`:    9443,
+		`env: [{name: PORTS, value: "8080 9444"}]`:    9445,
+		"livenessProbe: {tcpSocket: {port: 9443}}":    9445,
+		"startupProbe: {grpc: {port: 9443}}":          9445,
+		"readinessProbe: {httpGet: {port: 9443}}":     9445,
 		"args: [--image=driver:v1.9443x, --id=19443]": 9443,
 	} {
 		text := strings.Replace(onePod, `args: [--port=9443, "--health=:9463"]`, shown, 1)
 		text = strings.NewReplacer("NAME", "driver", "ARGS", "--leader-election", "ATTACHER", "", "POD", "").Replace(text)
-		if p := plansOfText(t, []byte(text), Options{Mode: ModeProxy})[0]; p.Ports.Listen != want {
-			t.Errorf("%q: port %d, want %d", shown, p.Ports.Listen, want)
+		if p := plansOfText(t, []byte(text), Options{Mode: ModeProxy})[0]; p.Port != want {
+			t.Errorf("%q: port %d, want %d", shown, p.Port, want)
 		}
 	}
 }

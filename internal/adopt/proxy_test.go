@@ -58,7 +58,7 @@ func TestSocketIsMountedForReadingFromTheSameVolume(t *testing.T) {
 func TestOnTheHostNetworkOnlyTheKubeletReachesTheHealth(t *testing.T) {
 	p := podWith(t, Options{Mode: ModeProxy}, "--leader-election", "", "hostNetwork: true")
 	c, _ := containerNamed(templateAfter(t, []Plan{p}, StepObserve), p.Base())
-	if !slices.Contains(c.Args, fmt.Sprintf("--health-listen=127.0.0.1:%d", p.Ports.Health)) || c.ReadinessProbe.HTTPGet.Host != "127.0.0.1" {
+	if !slices.Contains(c.Args, fmt.Sprintf("--health-listen=127.0.0.1:%d", p.Health())) || c.ReadinessProbe.HTTPGet.Host != "127.0.0.1" {
 		t.Errorf("%v, probe %v", c.Args, c.ReadinessProbe)
 	}
 }

@@ -15,31 +15,10 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
-// maxInput bounds one file. The largest chart of a driver prints less than 1 MiB.
-const maxInput = 64 << 20
-
-// Source says where an object was read.
-type Source struct {
-	File     string // "stdin" or a path
-	Document int    // from 1
-	Item     int    // of a List, from 1; 0 for an object that is a document
-}
-
-func (s Source) String() string {
-	text := terminal.Line(s.File)
-	if s.Document > 0 {
-		text += fmt.Sprintf(": document %d", s.Document)
-	}
-	if s.Item > 0 {
-		text += fmt.Sprintf(": items[%d]", s.Item-1)
-	}
-	return text
-}
-
 // Object is one Kubernetes object of the input.
 type Object struct {
 	unstructured.Unstructured
-	Source Source
+	Source string // where it was read: "FILE: document 1", and ": items[0]" of a List
 }
 
 // String names the object and where it was read.
@@ -50,22 +29,15 @@ func (o Object) String() string {
 // Read reads the objects of one file: YAML or JSON documents, in which a List stands for its items. Empty documents
 // are skipped. Its error has every document that cannot be read, with the reason.
 func Read(file string, r io.Reader) ([]Object, error) {
-	content, err := io.ReadAll(io.LimitReader(r, maxInput+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", Source{File: file}, err)
-	}
-	if len(content) > maxInput {
-		return nil, fmt.Errorf("%s: larger than %d MiB: pass the manifests of one driver", Source{File: file}, maxInput>>20)
-	}
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	var objects []Object
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(r))
 	var problems []error
 	for n := 1; ; n++ {
 		raw, err := documents.Read()
 		if errors.Is(err, io.EOF) {
 			return objects, errors.Join(problems...)
 		}
-		source := Source{File: file, Document: n}
+		source := fmt.Sprintf("%s: document %d", terminal.Line(file), n)
 		if err != nil {
 			return objects, errors.Join(append(problems, fmt.Errorf("%s: %w", source, err))...)
 		}
@@ -77,27 +49,19 @@ func Read(file string, r io.Reader) ([]Object, error) {
 	}
 }
 
-func readDocument(source Source, raw []byte) ([]Object, error) {
-	raw = bytes.TrimPrefix(raw, []byte("\ufeff"))
+func readDocument(source string, raw []byte) ([]Object, error) {
 	var content any
-	if err := yaml.UnmarshalStrict(raw, &content); err != nil {
+	if err := yaml.UnmarshalStrict(bytes.TrimPrefix(raw, []byte("\ufeff")), &content); err != nil {
 		text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "error unmarshaling JSON: ")
 		return nil, fmt.Errorf("not a Kubernetes object in YAML or JSON: %s", terminal.Line(text))
 	}
 	object, isObject := content.(map[string]any)
-	switch {
-	case content == nil || isObject && len(object) == 0:
+	if content == nil || isObject && len(object) == 0 {
 		return nil, nil
-	case !isObject: // without the content: it can be that of a Secret
-		return nil, errors.New("not a Kubernetes object: want a mapping with apiVersion and kind")
 	}
-	return itemsOf(Object{Unstructured: unstructured.Unstructured{Object: object}, Source: source})
-}
-
-// itemsOf returns an object, or the items of a List.
-func itemsOf(o Object) ([]Object, error) {
-	if o.GetAPIVersion() == "" || o.GetKind() == "" {
-		return nil, errors.New("not a Kubernetes object: apiVersion or kind is missing")
+	o := Object{Unstructured: unstructured.Unstructured{Object: object}, Source: source}
+	if !isKubernetes(o) { // without the content: it can be that of a Secret
+		return nil, errors.New("not a Kubernetes object: want a mapping with apiVersion and kind")
 	}
 	if !o.IsList() || !strings.HasSuffix(o.GetKind(), "List") {
 		return []Object{o}, nil
@@ -107,12 +71,13 @@ func itemsOf(o Object) ([]Object, error) {
 	items, _ := o.Object["items"].([]any)
 	for i, item := range items {
 		content, _ := item.(map[string]any)
-		one := Object{Unstructured: unstructured.Unstructured{Object: content}, Source: o.Source}
-		one.Source.Item = i + 1
-		if one.GetAPIVersion() == "" || one.GetKind() == "" {
+		one := Object{Unstructured: unstructured.Unstructured{Object: content}, Source: fmt.Sprintf("%s: items[%d]", source, i)}
+		if !isKubernetes(one) {
 			problems = append(problems, fmt.Errorf("items[%d]: not a Kubernetes object", i))
 		}
 		all = append(all, one)
 	}
 	return all, errors.Join(problems...)
 }
+
+func isKubernetes(o Object) bool { return o.GetAPIVersion() != "" && o.GetKind() != "" }

@@ -36,8 +36,8 @@ func TestEachDocumentThatCannotBeReadIsNamed(t *testing.T) {
 		{"a: b: c", "mapping values are not allowed"},
 		{"just words", "want a mapping with apiVersion and kind"},
 		{"[a, b]", "want a mapping"},
-		{"kind: ConfigMap", "apiVersion or kind is missing"},
-		{"apiVersion: v1\nkind: {a: b}", "apiVersion or kind is missing"},
+		{"kind: ConfigMap", "want a mapping with apiVersion and kind"},
+		{"apiVersion: v1\nkind: {a: b}", "want a mapping with apiVersion and kind"},
 		{configMap + "kind: Secret", `"kind" already set`},
 		{"\x7fELF\x02\x01\x01\x00", "not a Kubernetes object"},
 		{configMap + "x: \xff", "not a Kubernetes object"},
@@ -80,25 +80,6 @@ func TestAManifestThatCannotBeUnderstoodIsNamedWithItsPath(t *testing.T) {
 	}
 }
 
-func TestAFileOfAnySizeEndsWithAnError(t *testing.T) {
-	_, err := Read("big", &endless{line: configMap + "---\n"})
-	if err == nil || !strings.Contains(err.Error(), "big: larger than 64 MiB") {
-		t.Error(err)
-	}
-}
-
-// endless repeats a text.
-type endless struct{ line, rest string }
-
-func (e *endless) Read(p []byte) (int, error) {
-	if e.rest == "" {
-		e.rest = strings.Repeat(e.line, 1000)
-	}
-	n := copy(p, e.rest)
-	e.rest = e.rest[n:]
-	return n, nil
-}
-
 // Whatever a file holds, it becomes plans or errors.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{manifest, configMap, strings.ReplaceAll(manifest, "\n", "\r\n"), "a: &a [*a]", "{apiVersion: v1, kind: List, items: [{apiVersion: apps/v1, kind: Deployment}]}",
@@ -114,7 +95,7 @@ func FuzzRead(f *testing.F) {
 		attachers, err := Find(objects, "default", plainFlags)
 		for _, mode := range Modes {
 			for _, p := range NewPlans(attachers, objects, Options{Mode: mode, Namespace: "default", Image: "hub"}) {
-				if p.Adoptable() && (p.Driver == "" || p.Socket.Path == "" || p.Ports.Listen == 0) {
+				if p.Adoptable() && (p.Driver == "" || p.Socket.Path == "" || p.Port == 0) {
 					t.Errorf("adoptable without a name, a socket or a port: %s", fmt.Sprint(p))
 				}
 				for _, line := range append(append([]string{p.NameFrom, p.String()}, p.No...), p.Notes...) {

@@ -8,80 +8,58 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
-// SecretName names a Secret that PersistentVolumes of the driver name in controllerPublishSecretRef. The name "*" is
-// all Secrets of the namespace.
-type SecretName struct{ Namespace, Name string }
+// secretKey and "-name" or "-namespace" are the parameters of a StorageClass for the Secret of attaching.
+const secretKey = "csi.storage.k8s.io/controller-publish-secret"
 
-// String returns "namespace/name".
-func (s SecretName) String() string { return s.Namespace + "/" + s.Name }
-
-// Parameters of a StorageClass that name the Secret for attaching, the deprecated ones too.
-var (
-	secretNameKeys      = []string{"csi.storage.k8s.io/controller-publish-secret-name", "csiControllerPublishSecretName"}
-	secretNamespaceKeys = []string{"csi.storage.k8s.io/controller-publish-secret-namespace", "csiControllerPublishSecretNamespace"}
-)
-
-// secrets returns the Secrets that attaching needs: those that the user names, and those of the driver's StorageClasses
-// and PersistentVolumes. notes has those whose names are not known.
-func (in input) secrets(p Plan) (all []SecretName, notes []string) {
-	add := func(s SecretName) bool {
-		if validSecret(s) && !slices.Contains(all, s) {
-			all = append(all, s)
+// addSecrets adds the Secrets that attaching needs, as NAMESPACE/NAME: those that the user names, and those of the
+// driver's StorageClasses and PersistentVolumes. It notes those whose names the manifests do not say.
+func (p *Plan) addSecrets(in input) {
+	add := func(secret string) bool {
+		valid := validSecret(secret)
+		if valid && !slices.Contains(p.Secrets, secret) {
+			p.Secrets = append(p.Secrets, secret)
 		}
-		return validSecret(s)
+		return valid
 	}
-	for _, s := range p.Options.Secrets {
-		add(splitSecret(s, p.Workload.Namespace))
+	for _, secret := range p.Options.Secrets {
+		add(inNamespace(secret, p.Workload.Namespace))
 	}
+	said := len(p.Secrets) > 0
 	for _, o := range in.objects {
 		var class storagev1.StorageClass
 		var volume corev1.PersistentVolume
 		switch {
-		case p.Driver == "":
-		case o.GetKind() == "StorageClass" && decode(o, &class) && class.Provisioner == p.Driver:
-			s := SecretName{first(class.Parameters, secretNamespaceKeys), first(class.Parameters, secretNameKeys)}
-			if s != (SecretName{}) && (strings.Contains(s.Name, "*") || !add(s)) {
-				notes = append(notes, terminal.Line(fmt.Sprintf("StorageClass %s names the Secret for attaching by a template, %s: the hub needs the right to read each, add --secret NAMESPACE/NAME, or NAMESPACE/* for all of a namespace",
-					class.Name, s)))
-			}
-		case o.GetKind() == "PersistentVolume" && decode(o, &volume) && volume.Spec.CSI != nil && volume.Spec.CSI.Driver == p.Driver:
+		case o.GetKind() == "StorageClass" && decode(o, &class) == nil && class.Provisioner == p.Driver:
+			said = true
+			secret := class.Parameters[secretKey+"-namespace"] + "/" + class.Parameters[secretKey+"-name"]
+			p.note(Modes, secret != "/" && (strings.Contains(secret, "*") || !add(secret)),
+				"StorageClass %s names the Secret for attaching by a template, %s: the hub needs the right to read each, add --secret NAMESPACE/NAME, or NAMESPACE/* for all of a namespace", class.Name, secret)
+		case o.GetKind() == "PersistentVolume" && decode(o, &volume) == nil && volume.Spec.CSI != nil && volume.Spec.CSI.Driver == p.Driver:
 			if ref := volume.Spec.CSI.ControllerPublishSecretRef; ref != nil && ref.Name != "*" {
-				add(SecretName{ref.Namespace, ref.Name})
+				said = add(ref.Namespace+"/"+ref.Name) || said
 			}
 		}
 	}
-	return all, notes
+	p.note(proxyOnly, !said, "the manifest does not say whether attaching needs a Secret; add --secret NAMESPACE/NAME for each controllerPublishSecretRef that PersistentVolumes of the driver have")
 }
 
-// hasClass reports whether the input has a StorageClass of a driver.
-func (in input) hasClass(driver string) bool {
-	return slices.ContainsFunc(in.objects, func(o Object) bool {
-		provisioner, _ := o.Object["provisioner"].(string)
-		return o.GetKind() == "StorageClass" && provisioner == driver
-	})
+// QuotedSecrets returns the Secrets as a list in YAML.
+func (p Plan) QuotedSecrets() string {
+	return strings.ReplaceAll(fmt.Sprintf("%q", p.Secrets), `" "`, `", "`)
 }
 
-func first(parameters map[string]string, keys []string) string {
-	for _, key := range keys {
-		if value, ok := parameters[key]; ok {
-			return value
-		}
+// inNamespace returns NAMESPACE/NAME of a Secret for which the user may have written NAME.
+func inNamespace(secret, namespace string) string {
+	if strings.Contains(secret, "/") {
+		return secret
 	}
-	return ""
+	return namespace + "/" + secret
 }
 
-// splitSecret reads NAME or NAMESPACE/NAME.
-func splitSecret(text, namespace string) SecretName {
-	if before, name, ok := strings.Cut(text, "/"); ok {
-		return SecretName{before, name}
-	}
-	return SecretName{namespace, text}
-}
-
-func validSecret(s SecretName) bool {
-	return len(validation.IsDNS1123Label(s.Namespace)) == 0 && (s.Name == "*" || len(validation.IsDNS1123Subdomain(s.Name)) == 0)
+// validSecret reports whether a text is NAMESPACE/NAME of a Secret, or NAMESPACE/* for all of a namespace.
+func validSecret(text string) bool {
+	namespace, name, _ := strings.Cut(text, "/")
+	return len(validation.IsDNS1123Label(namespace)) == 0 && (name == "*" || len(validation.IsDNS1123Subdomain(name)) == 0)
 }

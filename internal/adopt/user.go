@@ -1,6 +1,10 @@
 package adopt
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // User is as whom a container opens the socket.
 type User struct {
@@ -18,8 +22,7 @@ type User struct {
 func userOf(pod corev1.PodSpec, c corev1.Container) User {
 	var u User
 	if p := pod.SecurityContext; p != nil {
-		u = User{UID: p.RunAsUser, GID: p.RunAsGroup, FSGroup: p.FSGroup}
-		u.NonRoot = p.RunAsNonRoot != nil && *p.RunAsNonRoot
+		u = User{UID: p.RunAsUser, GID: p.RunAsGroup, FSGroup: p.FSGroup, NonRoot: p.RunAsNonRoot != nil && *p.RunAsNonRoot}
 	}
 	if own := c.SecurityContext; own != nil {
 		if own.RunAsUser != nil {
@@ -37,6 +40,16 @@ func userOf(pod corev1.PodSpec, c corev1.Container) User {
 	return u
 }
 
+// RunsAs returns as whom the proxy runs.
+func (p Plan) RunsAs() User {
+	u := p.User
+	u.Assigned = p.Options.OpenShift
+	if u.UID == nil {
+		u.UID = p.Options.RunAsUser
+	}
+	return u
+}
+
 // Known reports whether the manifest says the user. Without any setting it is root: csi-attacher's image has no
 // other user.
 func (u User) Known() bool { return u.UID != nil || !u.NonRoot || u.Assigned }
@@ -49,10 +62,21 @@ func (u User) ID() int64 {
 	return *u.UID
 }
 
-// keyMode returns the file mode of a mounted key. The kubelet makes the files of a Secret as root, and as the
+// String describes a user.
+func (u User) String() string {
+	switch {
+	case u.UID != nil:
+		return fmt.Sprint(*u.UID)
+	case u.Known():
+		return "not set, which is root"
+	}
+	return "that of the image, not root"
+}
+
+// KeyMode returns the file mode of a mounted key. The kubelet makes the files of a Secret as root, and as the
 // fsGroup's if the Pod has one. Another user without an fsGroup can read them only if everybody may: no other container
 // mounts the volume.
-func (u User) keyMode() int32 {
+func (u User) KeyMode() int32 {
 	switch {
 	case u.Assigned && u.UID == nil:
 		return 0o440

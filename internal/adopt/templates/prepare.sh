@@ -21,26 +21,24 @@ give() {
 if [ "${1-}" = remove ]; then
   kubectl delete --ignore-not-found -k objects
 {{- range .Plans}}
-  kubectl -n {{.Workload.Namespace}} delete --ignore-not-found secret {{.Base}}-tls{{if $.CertManager}} {{.Base}}-ca{{end}}
+  kubectl -n {{.Workload.Namespace}} delete --ignore-not-found secret {{.Base}}-tls{{if not $.Options.OwnSecrets}} {{.Base}}-ca{{end}}
   # without the key of this driver
-  kubectl -n {{.HubNamespace}} create configmap csi-attach-hub-driver-cas --dry-run=client -o yaml |
+  kubectl -n {{$.Options.HubNamespace}} create configmap csi-attach-hub-driver-cas --dry-run=client -o yaml |
     kubectl apply --server-side --field-manager={{.Base}} -f -
 {{- end}}
   echo "ConfigMap attach-hub-ca stays for other drivers of the namespace."
   exit
 fi
 
-save {{.HubNamespace}} csi-attach-hub-ca
-{{- range .Plans}}
+save {{$.Options.HubNamespace}} csi-attach-hub-ca
 give {{.Workload.Namespace}} attach-hub-ca ca.crt "$ca" attach-hub
-{{- end}}
 kubectl apply -k objects
 {{- range .Plans}}
-{{- if $.CertManager}}
+{{- if not $.Options.OwnSecrets}}
 kubectl -n {{.Workload.Namespace}} wait --for=condition=Ready --timeout=2m certificate/{{.Base}}-ca certificate/{{.Base}}
 save {{.Workload.Namespace}} {{.Base}}-ca
-give {{.HubNamespace}} csi-attach-hub-driver-cas {{.Driver}}.crt "$ca" {{.Base}}
+give {{$.Options.HubNamespace}} csi-attach-hub-driver-cas {{.Driver}}.crt "$ca" {{.Base}}
 {{- else}}
-give {{.HubNamespace}} csi-attach-hub-driver-cas {{.Driver}}.crt {{.Driver}}.crt {{.Base}}
+give {{$.Options.HubNamespace}} csi-attach-hub-driver-cas {{.Driver}}.crt {{.Driver}}.crt {{.Base}}
 {{- end}}
 {{- end}}

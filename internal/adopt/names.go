@@ -1,0 +1,63 @@
+package adopt
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// maxBase bounds a base name: with the longest suffix it is still a DNS label (63), and with "-ca" a common
+	// name of a certificate (64).
+	maxBase    = 50
+	basePrefix = "attach-hub-"
+	// DefaultHubNamespace and hubName are those of the hub's own Deployment.
+	DefaultHubNamespace = "csi-attach-hub"
+	hubName             = "csi-attach-hub"
+	proxyName           = "csi-attach-proxy"
+	hubProgram          = "/csi-attach-hub" // in the image
+)
+
+// DefaultImage returns the image that a mode puts beside a driver.
+func DefaultImage(mode Mode) string {
+	if mode == ModeDropIn {
+		return hubName
+	}
+	return proxyName
+}
+
+// Base returns the name of the objects on the driver's side, a DNS label of at most 50 characters.
+func Base(driver string) string {
+	base := basePrefix + strings.ToLower(strings.ReplaceAll(driver, ".", "-"))
+	if len(base) <= maxBase {
+		return base
+	}
+	sum := sha256.Sum256([]byte(driver))
+	return strings.TrimRight(base[:maxBase-9], "-") + "-" + hex.EncodeToString(sum[:4])
+}
+
+// yamlString returns a text as YAML, in quotes where it needs them: namespaces can be called 1234, 1e3, true or null.
+func yamlString(text string) string {
+	plain, err := yaml.Marshal(text)
+	if err != nil || strings.TrimSuffix(string(plain), "\n") != text || text[0] <= '9' { // YAML 1.1 and 1.2 read digits differently
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+var shellWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// quoted returns a word as a shell takes it.
+func quoted(word string) string {
+	if shellWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// DriverLabel is the label of the driver's Pods with a proxy.
+func (p Plan) DriverLabel() string { return "driver.attach-hub/" + p.Driver }
