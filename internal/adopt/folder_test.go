@@ -142,7 +142,7 @@ func TestStepsWithCertificatesOfTheUserNameNoOtherSecret(t *testing.T) {
 func TestStepsNameWhoMakesTheWorkload(t *testing.T) {
 	for want, change := range map[string][]string{"Helm makes this object": labelled("app.kubernetes.io/managed-by: Helm"), "Argo CD makes this object": annotated("argocd.argoproj.io/tracking-id: a"),
 		"Flux makes this object from a HelmRelease": labelled("helm.toolkit.fluxcd.io/name: r")} {
-		inOrder(t, readmeOf(t, changed(t, change...), Options{}), want, " and undoes changes by `kubectl apply`", "## 1. Observe")
+		inOrder(t, readmeOf(t, changed(t, change...), Options{}), want, " and undoes changes by\n`kubectl apply`", "## 1. Observe")
 	}
 }
 
