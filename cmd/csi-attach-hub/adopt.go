@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -30,7 +34,7 @@ func newAdoptCommand() *cobra.Command {
 	var output string
 	var user int64
 	c := newCommand("adopt INPUT...", "Print what moves a driver from its csi-attacher to the hub", nil)
-	c.Long, c.Example = adoptHelp, adoptExamples
+	c.Long, c.Example, c.Args = adoptHelp, adoptExamples, cobra.MinimumNArgs(1)
 	flags := c.Flags()
 	flags.StringVarP(&output, "output", "o", "text", "output `format`: text or kustomize=DIR")
 	flags.StringVar((*string)(&o.Mode), "mode", string(adopt.ModeProxy), "`way` of the hub to the driver: proxy or drop-in")
@@ -51,34 +55,27 @@ func newAdoptCommand() *cobra.Command {
 			o.Image = adopt.DefaultImage(o.Mode)
 		}
 		dir, isFolder := strings.CutPrefix(output, "kustomize=")
-		switch {
-		case !isFolder && output != "text" || isFolder && dir == "":
+		if !isFolder && output != "text" || isFolder && dir == "" {
 			return fmt.Errorf("--output %q: write text or kustomize=DIR", output)
-		case len(inputs) == 0:
-			return errors.New("INPUT is missing: name a file with the driver's manifests, or - for stdin")
 		}
 		plans, err := adoptPlans(c.InOrStdin(), inputs, o)
 		if err != nil {
 			return err
 		}
-		refused := adopt.Refusals(plans)
-		text, printed := "", refused
+		refused, text := adopt.Refusals(plans), ""
 		switch {
 		case !isFolder:
 			text, err = adopt.Text(plans)
-			printed = nil // the text says why
-		case !slices.ContainsFunc(plans, adopt.Plan.Adoptable):
-			return fmt.Errorf("%w\nnothing is written to %s", refused, dir)
-		default:
+			if refused != nil {
+				refused = exitError{code: 1} // the text says why
+			}
+		case slices.ContainsFunc(plans, adopt.Plan.Adoptable):
 			text, err = writeAdopted(dir, plans)
+		default:
+			err = fmt.Errorf("nothing is written to %s", dir)
 		}
-		if _, failed := io.WriteString(c.OutOrStdout(), text); err != nil || failed != nil {
-			return errors.Join(printed, err, failed)
-		}
-		if refused != nil {
-			return exitError{1, printed}
-		}
-		return nil
+		_, failed := io.WriteString(c.OutOrStdout(), text)
+		return errors.Join(refused, err, failed)
 	}
 	return c
 }
@@ -119,4 +116,48 @@ func readInput(stdin io.Reader, input string) ([]adopt.Object, error) {
 	}
 	defer file.Close()
 	return adopt.Read(input, file)
+}
+
+// writeAdopted writes what adopt has for the plans below a folder, which it makes. It writes nothing if a file is in the
+// way. It returns what it has done, a line for the user.
+func writeAdopted(dir string, plans []adopt.Plan) (string, error) {
+	files, err := adopt.Kustomize(plans, dir)
+	if err != nil {
+		return "", err
+	}
+	text := fmt.Sprintf("%s is written; the steps are in %s\n", dir, filepath.Join(dir, "README.md"))
+	if own, err := os.ReadFile(filepath.Join(dir, adopt.OriginalKustomization)); err == nil && !adopt.IsWritten(own) {
+		// It names the user's own base.
+		maps.DeleteFunc(files, func(name string, _ []byte) bool { return filepath.Dir(name) == "original" })
+		text = "original is yours and stays as it is; " + text
+	}
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if content, err := os.ReadFile(filepath.Join(dir, name)); err == nil && !adopt.IsWritten(content) {
+			problems = append(problems, fmt.Errorf("%s: was not written by adopt, so it is not overwritten: move it, or write to another folder", filepath.Join(dir, name)))
+		}
+	}
+	earlier, _ := filepath.Glob(filepath.Join(dir, "hub", "*.yaml")) // no error: it is a correct pattern
+	for _, path := range earlier {
+		if files["hub/"+filepath.Base(path)] == nil {
+			problems = append(problems, fmt.Errorf("%s: the folder is for this driver: write to another folder, or delete this one to replace it", path))
+		}
+	}
+	if len(problems) > 0 {
+		return "", fmt.Errorf("%w\nnothing is written", errors.Join(problems...))
+	}
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		mode := fs.FileMode(0o644)
+		if bytes.HasPrefix(content, []byte("#!")) {
+			mode = 0o755
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(path, content, mode); err != nil {
+			return "", err
+		}
+	}
+	return text, nil
 }
