@@ -60,8 +60,6 @@ type Capabilities struct {
 	SingleNodeMultiWriter bool
 	// ListPublishedNodes: LIST_VOLUMES and LIST_VOLUMES_PUBLISHED_NODES.
 	ListPublishedNodes bool
-	// GetVolume: GET_VOLUME and LIST_VOLUMES_PUBLISHED_NODES, so that ControllerGetVolume reports the nodes of a volume.
-	GetVolume bool
 	// GetVolumeHealth: GET_VOLUME_HEALTH (CSI 1.13, alpha).
 	GetVolumeHealth bool
 }
@@ -80,7 +78,6 @@ func (c Capabilities) Names() []string {
 		{c.PublishReadonly, "PUBLISH_READONLY"},
 		{c.SingleNodeMultiWriter, "SINGLE_NODE_MULTI_WRITER"},
 		{c.ListPublishedNodes, "LIST_VOLUMES_PUBLISHED_NODES"},
-		{c.GetVolume, "GET_VOLUME"},
 		{c.GetVolumeHealth, "GET_VOLUME_HEALTH"},
 	} {
 		if known.has {

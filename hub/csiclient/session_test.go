@@ -3,7 +3,9 @@ package csiclient
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -164,4 +166,31 @@ func TestDriverThatStopsStillAnswersWhatItHasTaken(t *testing.T) {
 		t.Errorf("the call in flight got %v", err)
 	}
 	<-stopped
+}
+
+func TestCallsAreCountedUntilTheSessionIsClosed(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{})
+	var mu sync.Mutex
+	counted := map[string]int{}
+	s, err := Connect(ctx, at(d.endpoint), func(method string, code codes.Code, _ time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		counted[method+" "+code.String()]++
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	_ = <-publish(ctx, s, "v")
+	d.turn(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Code: codes.NotFound}}})
+	_ = <-publish(ctx, s, "v")
+	s.Close()
+	_ = <-publish(ctx, s, "v")
+	mu.Lock()
+	defer mu.Unlock()
+	const method = "/csi.v1.Controller/ControllerPublishVolume "
+	if counted["/csi.v1.Identity/Probe OK"] != 1 || counted[method+"OK"] != 1 || counted[method+"NotFound"] != 1 || counted[method+"Unavailable"] != 0 {
+		t.Errorf("the calls were counted as %v", counted)
+	}
 }

@@ -2,32 +2,11 @@ package csiclient
 
 import (
 	"context"
-	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
-
-// VolumeNodes asks the driver once where it has published a volume (ControllerGetVolume). The driver must have the
-// capability GetVolume. The error is a gRPC status with a sanitized message of any length: NotFound if the driver does
-// not know the volume, Unavailable if the Session has ended. VolumeNodes blocks until the answer, or until ctx ends.
-//
-// According to the CSI spec the node IDs may include nodes to which the volume is not published.
-func (s *Session) VolumeNodes(ctx context.Context, handle string) (PublishedNodes, error) {
-	answer, err := csi.NewControllerClient(s.conn).ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: handle})
-	if err != nil {
-		return PublishedNodes{}, sanitizeError(err)
-	}
-	if answer.GetVolume().GetVolumeId() != handle {
-		return PublishedNodes{}, errOtherVolume
-	}
-	ids := slices.Sorted(slices.Values(answer.GetStatus().GetPublishedNodeIds()))
-	return PublishedNodes{IDs: slices.Compact(ids), Unknown: answer.GetStatus() == nil}, nil
-}
-
-// errOtherVolume is the error of an answer that lacks the required volume_id, or has the volume_id of another volume.
-var errOtherVolume = status.Error(codes.Internal, "the driver answered without the volume_id of the request")
 
 // VolumeHealth is one problem that a driver reports about a volume.
 type VolumeHealth struct {
@@ -42,8 +21,9 @@ const maxHealth = 16
 // VolumeHealth asks the driver once about the health of a volume (ControllerGetVolumeHealth, CSI 1.13). The driver
 // must have the capability GetVolumeHealth. The result has at most maxHealth problems, and is empty if the driver
 // knows of none. Its texts together have less than 64 KiB: the caller truncates them after it has removed secrets.
-// Statuses that this version of the CSI spec does not define are left out, as the spec demands. Errors are those of
-// VolumeNodes, and VolumeHealth blocks as VolumeNodes does.
+// Statuses that this version of the CSI spec does not define are left out, as the spec demands. The error is a
+// gRPC status with a sanitized message of any length: NotFound if the driver does not know the volume, Unavailable if the
+// Session has ended. VolumeHealth blocks until the answer, or until ctx ends.
 func (s *Session) VolumeHealth(ctx context.Context, handle string) ([]VolumeHealth, error) {
 	answer, err := csi.NewControllerClient(s.conn).ControllerGetVolumeHealth(ctx, &csi.ControllerGetVolumeHealthRequest{VolumeId: handle})
 	if err != nil {
@@ -65,3 +45,6 @@ func (s *Session) VolumeHealth(ctx context.Context, handle string) ([]VolumeHeal
 	}
 	return problems, nil
 }
+
+// errOtherVolume is the error of an answer that lacks the required volume_id, or has the volume_id of another volume.
+var errOtherVolume = status.Error(codes.Internal, "the driver answered without the volume_id of the request")
