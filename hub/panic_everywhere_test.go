@@ -269,7 +269,7 @@ var goroutines = map[string]string{
 	"hub/leader.go run":                  "panics.Contain inside, and a cancel function",
 	"hub/observe/observer.go Run":        "panics.Catch inside",
 	"hub/csiclient/session.go follow":    "panics.Contain itself",
-	"hub/lease/candidate.go Hold":        "panics.Contain inside",
+	"hub/lease/candidate.go Hold":        "only notifies",
 	"hub/lease/watches.go updateWatches": "panics.Catch inside",
 	"hub/hub.go Run":                     "a cancel function of all drivers",
 	"hub/lease/leases.go Run":            "of all drivers",

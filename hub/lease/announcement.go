@@ -2,19 +2,20 @@ package lease
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 )
 
 // The Lease by which a replica announces itself.
 const (
-	replicaPrefix     = "csi-attach-hub-replica-" // of its name
+	replicaPrefix     = "csi-attach-hub-replica-" // of its name; a hash of the identity follows
 	replicaLabel      = "attach-hub/replica"      // "true"
 	driversAnnotation = "attach-hub/drivers"      // names, separated by commas
 )
@@ -30,18 +31,7 @@ func announcedDrivers(l *coordinationv1.Lease) []string {
 
 // replicaName returns the name of the Lease by which a replica announces itself.
 func replicaName(identity string) string {
-	name := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, strings.ToLower(identity))
-	// The end of an identity is what makes it unique.
-	name = name[max(0, len(name)-(validation.DNS1123SubdomainMaxLength-len(replicaPrefix))):]
-	if strings.HasSuffix(name, "-") {
-		name = name[:len(name)-1] + "x"
-	}
-	return replicaPrefix + name
+	return fmt.Sprintf("%s%x", replicaPrefix, sha256.Sum256([]byte(identity)))
 }
 
 // announcer renews the Lease that tells the other replicas that this one lives, and which

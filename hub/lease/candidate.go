@@ -9,8 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
-
-	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 )
 
 // Claim says for which lease to compete, and what to do while it is held.
@@ -38,14 +36,14 @@ type Claim struct {
 // candidate is one call of Hold.
 type candidate struct {
 	*Leases
+	held  context.Context // of Hold
 	claim Claim
 	lock  *lock
 	woken chan struct{} // signalled when the lease or the members have changed; room for one
 
 	// Guarded by Leases.mu.
-	closing bool
-	reach   Reach     // the last answer of Claim.Reach
-	opened  time.Time // when the claim was made, or the driver last began to count as callable
+	reach  Reach     // the last answer of Claim.Reach
+	opened time.Time // when the claim was made, or the driver last began to count as callable
 
 	// Used by the goroutine of Hold only.
 	reason     string      // last told to Claim.Waiting
@@ -66,7 +64,7 @@ type candidate struct {
 // released: it expires. A panic in a goroutine of Hold ends the term as if the lease was lost, and
 // is an error.
 func (l *Leases) Hold(ctx context.Context, claim Claim) error {
-	c := &candidate{Leases: l, claim: claim, lock: l.lock(claim.Lease), opened: time.Now(), woken: make(chan struct{}, 1)}
+	c := &candidate{Leases: l, held: ctx, claim: claim, lock: l.lock(claim.Lease), opened: time.Now(), woken: make(chan struct{}, 1)}
 	c.reach, _, _ = c.askReach()
 	l.wantWatch(claim.Lease, func(w *watch) { w.claims++ })
 	defer l.wantWatch(claim.Lease, func(w *watch) { w.claims-- }) // after unsubscribe
@@ -74,17 +72,7 @@ func (l *Leases) Hold(ctx context.Context, claim Claim) error {
 	l.changeClaims(func() { l.candidates[c] = true })
 	defer l.changeClaims(func() { delete(l.candidates, c) })
 	// The others can agree on the next owner while the work here still drains.
-	closed := make(chan struct{})
-	unused := context.AfterFunc(ctx, func() {
-		defer close(closed)
-		panics.Contain(func(err error) { klog.FromContext(ctx).Error(err, "Failed to announce that a driver is handed over") },
-			func() { l.changeClaims(func() { c.closing = true }) })
-	})
-	defer func() {
-		if !unused() {
-			<-closed
-		}
-	}()
+	defer context.AfterFunc(ctx, l.claimsChanged)()
 	if !c.takeSlot(ctx) {
 		return nil
 	}
@@ -102,6 +90,10 @@ func (l *Leases) changeClaims(change func()) {
 	l.mu.Lock()
 	change()
 	l.mu.Unlock()
+	l.claimsChanged()
+}
+
+func (l *Leases) claimsChanged() {
 	notify(l.announce)
 	notify(l.membersChanged)
 }

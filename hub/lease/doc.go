@@ -5,10 +5,9 @@
 // Lease has been as it is (observations). One watch sees all Leases in the namespace of the
 // replicas; a Lease in another namespace has a watch of its own, until nobody needs it any more
 // (watches.go). A Lease may be taken when it is absent or released, or when it has not changed for its
-// duration. It is taken with one
-// Create or Update that carries the observed resourceVersion, and renewed in each retry
-// period (lock), the first time at a random slot of it (firstRenewal). Where Leases may not be
-// watched, they are read once in each retry period.
+// duration. It is taken with one Create or Update that carries the observed resourceVersion, and renewed
+// in each retry period (lock), the first time at a random slot of it (firstRenewal). Where Leases may not
+// be watched, they are read once in each retry period.
 //
 // The package writes a Lease as client-go's elector does (tools/leaderelection), and either
 // takes over from the other. It does not run that elector, which polls every Lease that it

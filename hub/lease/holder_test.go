@@ -17,7 +17,7 @@ func TestAHolderThatDoesNotRenewIsNotTakenForAHolder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, watched := Name{"kube-system", "l"}, scopeOf(Name{"kube-system", "l"})
+		n, watched := Name{"kube-system", "l"}, Name{"kube-system", "l"}
 		written := func(version string) *coordinationv1.Lease {
 			return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: n.Namespace, Name: n.Name, ResourceVersion: version},
 				Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("sidecar"), LeaseDurationSeconds: ptr.To[int32](15)}}

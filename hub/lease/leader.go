@@ -94,7 +94,8 @@ func (l *leader) supervise(ctx context.Context) {
 	// A frozen machine may have stopped its timers too, so the clocks are read this often.
 	period := l.options.RetryPeriod / 2
 	for {
-		if reason := l.lossReason(); reason != "" {
+		remaining := l.options.remaining(l.term.lastRenewal().age())
+		if reason := l.options.lossReason(remaining, l.observations.get(l.claim.Lease)); reason != "" {
 			l.term.lose()
 			l.end()
 			klog.FromContext(ctx).Info("Lease lost, canceling calls in flight", "reason", reason)
@@ -106,19 +107,9 @@ func (l *leader) supervise(ctx context.Context) {
 			return
 		case <-l.woken:
 		case <-changed:
-		case <-time.After(min(again, max(l.remaining(), 0), l.handOver(ctx, period))):
+		case <-time.After(min(again, remaining, l.handOver(ctx, period))):
 		}
 	}
-}
-
-// remaining returns how long the lease is held without another renewal.
-func (l *leader) remaining() time.Duration {
-	return l.options.remaining(l.term.lastRenewal().age())
-}
-
-// lossReason returns why the lease is lost, "" if it is not.
-func (l *leader) lossReason() string {
-	return l.options.lossReason(l.remaining(), l.observations.get(l.claim.Lease))
 }
 
 // handOver asks Serve to end if the driver is assigned to another replica, and returns when to

@@ -112,7 +112,7 @@ func (l *Leases) updateMembers(started time.Time) (next time.Time) {
 	now := time.Now()
 	next = now.Add(l.options.Duration)
 	announced := l.observations.announcements(l.options.Namespace)
-	state := l.observations.watch(scope(l.options.Namespace))
+	state := l.observations.watchOf(Name{Namespace: l.options.Namespace})
 	switch {
 	case state.up && state.listed:
 	case apierrors.IsForbidden(state.err) && (!state.listed || now.Sub(state.since) >= l.options.Duration),
@@ -158,7 +158,7 @@ func (l *Leases) reachableDrivers() []string {
 	defer l.mu.Unlock()
 	drivers := map[string]bool{}
 	for c := range l.candidates {
-		if !c.closing && c.reach.counts() {
+		if c.held.Err() == nil && c.reach.counts() {
 			drivers[c.claim.Driver] = true
 		}
 	}

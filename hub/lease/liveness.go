@@ -47,7 +47,7 @@ func newestRenewal(leases []*coordinationv1.Lease, self string, now time.Time) t
 // keepDead notes the replicas that have died before the watch broke. It compares with the newest
 // observation, which mostly is this replica's own: all are old if the API server hung before.
 // The caller has locked mu.
-func (o *observations) keepDead(s scope) {
+func (o *observations) keepDead(s Name) {
 	var newest time.Time
 	for n, seen := range o.byName {
 		if s.contains(n) && isAnnouncement(&seen.lease) && seen.since.After(newest) {

@@ -60,15 +60,11 @@ func (m *members) areKnown() bool {
 	return !m.known.IsZero()
 }
 
-// list returns the live members.
+// list returns the live members. Their Drivers must not be changed.
 func (m *members) list() []Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	live := slices.Clone(m.live)
-	for i := range live {
-		live[i].Drivers = slices.Clone(live[i].Drivers)
-	}
-	return live
+	return slices.Clone(m.live)
 }
 
 // assignment returns the assignment of the driver, and from when it counts for a claim that

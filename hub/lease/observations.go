@@ -53,6 +53,9 @@ func (o observation) isDead(watch watchState, defaultDuration time.Duration, now
 	return watch.up && o.holder() != "" && !now.Before(o.expires(defaultDuration))
 }
 
+// contains reports whether a watch of n sees a Lease. A Name without a name is a scope too: all Leases of the namespace.
+func (n Name) contains(lease Name) bool { return n == lease || n == Name{Namespace: lease.Namespace} }
+
 // watchState says how well the Leases of a scope can be seen.
 type watchState struct {
 	listed bool      // all Leases have been listed once
@@ -74,7 +77,7 @@ type observations struct {
 
 	mu             sync.Mutex
 	byName         map[Name]observation
-	watches        map[scope]watchState
+	watches        map[Name]watchState
 	subscribers    map[Name][]chan<- struct{}
 	membersChanged chan<- struct{} // signalled when the Lease of a replica or a watchState has changed
 }
@@ -83,7 +86,7 @@ func newObservations(membersChanged chan<- struct{}) *observations {
 	return &observations{
 		clock:          now,
 		byName:         map[Name]observation{},
-		watches:        map[scope]watchState{},
+		watches:        map[Name]watchState{},
 		subscribers:    map[Name][]chan<- struct{}{},
 		membersChanged: membersChanged,
 	}
@@ -120,14 +123,7 @@ func (o *observations) get(n Name) observation {
 	return observation{known: state.listed, since: state.since}
 }
 
-// watch says how well a scope can be seen.
-func (o *observations) watch(s scope) watchState {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.watches[s]
-}
-
-// watchOf says how well a Lease can be seen.
+// watchOf says how well a Lease, or a scope, can be seen.
 func (o *observations) watchOf(n Name) watchState {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -136,10 +132,10 @@ func (o *observations) watchOf(n Name) watchState {
 
 // stateOf is watchOf. The caller has locked mu.
 func (o *observations) stateOf(n Name) watchState {
-	if state, ok := o.watches[scope(n.Namespace)]; ok {
+	if state, ok := o.watches[Name{Namespace: n.Namespace}]; ok {
 		return state
 	}
-	return o.watches[scopeOf(n)]
+	return o.watches[n]
 }
 
 // announcements returns the existing Leases by which replicas announce themselves.
@@ -205,7 +201,7 @@ func (o *observations) setDeleted(n Name, version string, now time.Time) {
 }
 
 // list notes all Leases of a scope, as of a resourceVersion.
-func (o *observations) list(s scope, leases []*coordinationv1.Lease, version string) {
+func (o *observations) list(s Name, leases []*coordinationv1.Lease, version string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := o.clock().monotonic
@@ -236,7 +232,7 @@ func (o *observations) list(s scope, leases []*coordinationv1.Lease, version str
 }
 
 // forget forgets a scope, and its Leases that nobody waits for, as if they had never been listed.
-func (o *observations) forget(s scope) {
+func (o *observations) forget(s Name) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.watches, s)
@@ -248,7 +244,7 @@ func (o *observations) forget(s scope) {
 }
 
 // watchUp notes that changes in the scope are received from now on.
-func (o *observations) watchUp(s scope) {
+func (o *observations) watchUp(s Name) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	state := o.watches[s]
@@ -268,7 +264,7 @@ func (o *observations) watchUp(s scope) {
 }
 
 // watchDown notes that the scope cannot be listed or watched.
-func (o *observations) watchDown(s scope, err error) {
+func (o *observations) watchDown(s Name, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	state := o.watches[s]
@@ -283,7 +279,7 @@ func (o *observations) watchDown(s scope, err error) {
 }
 
 // setWatch signals all subscribers of the scope. The caller has locked mu.
-func (o *observations) setWatch(s scope, state watchState) {
+func (o *observations) setWatch(s Name, state watchState) {
 	o.watches[s] = state
 	for n := range o.subscribers {
 		if s.contains(n) {

@@ -28,8 +28,8 @@ func watching() (*observations, chan struct{}) {
 	o := newObservations(make(chan struct{}, 1))
 	woken := make(chan struct{}, 1)
 	o.subscribe(leaseD, woken)
-	o.watchUp("ns")
-	o.list("ns", nil, "1")
+	o.watchUp(Name{Namespace: "ns"})
+	o.list(Name{Namespace: "ns"}, nil, "1")
 	return o, woken
 }
 
@@ -46,7 +46,7 @@ func TestALeaseIsDueWhenItStoodForItsOwnDuration(t *testing.T) {
 			}
 			o.saw(object(leaseD, version, "x", 3))
 		}
-		o.list("ns", []*coordinationv1.Lease{object(leaseD, 19, "x", 3)}, "30") // listed anew: that is no renewal
+		o.list(Name{Namespace: "ns"}, []*coordinationv1.Lease{object(leaseD, 19, "x", 3)}, "30") // listed anew: that is no renewal
 		time.Sleep(3 * time.Second)
 		if !isDue(o) {
 			t.Error("not due after its duration")
@@ -75,7 +75,7 @@ func TestOldNewsIsIgnored(t *testing.T) {
 		o.saw(object(leaseD, 10, "x", 3))
 		o.saw(object(leaseD, 9, "", 1))
 		o.sawDeleted(leaseD, "8")
-		o.list("ns", nil, "7")
+		o.list(Name{Namespace: "ns"}, nil, "7")
 		if s := o.get(leaseD); !s.present || s.holder() != "x" {
 			t.Errorf("seen is %+v", s)
 		}
@@ -117,11 +117,11 @@ func TestNothingIsKnownBeforeTheNamespaceIsListed(t *testing.T) {
 	if o.get(leaseD).known {
 		t.Error("known before anybody has looked")
 	}
-	o.watchUp("ns")
+	o.watchUp(Name{Namespace: "ns"})
 	if o.get(leaseD).known {
 		t.Error("known before the list")
 	}
-	o.list("ns", nil, "1")
+	o.list(Name{Namespace: "ns"}, nil, "1")
 	if s := o.get(leaseD); !s.known || s.present {
 		t.Errorf("seen is %+v", s)
 	}
@@ -135,7 +135,7 @@ func TestWhoWaitsIsWokenByItsLeaseAndByTheView(t *testing.T) {
 	<-woken
 	for what, change := range map[string]func(){
 		"another holder": func() { o.saw(object(leaseD, 2, "x", 3)) },
-		"outage":         func() { o.watchDown("ns", errors.New("away")) },
+		"outage":         func() { o.watchDown(Name{Namespace: "ns"}, errors.New("away")) },
 	} {
 		change()
 		select {
@@ -166,9 +166,9 @@ func TestReplicasCountAsAliveAfterATimeInWhichNobodyCouldSeeThem(t *testing.T) {
 		if living() != 1 {
 			t.Error("a new replica does not live")
 		}
-		o.watchDown("ns", errors.New("away"))
+		o.watchDown(Name{Namespace: "ns"}, errors.New("away"))
 		time.Sleep(time.Minute)
-		o.watchUp("ns")
+		o.watchUp(Name{Namespace: "ns"})
 		if living() != 1 {
 			t.Error("dead at the moment in which it can be seen again")
 		}

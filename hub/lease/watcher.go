@@ -31,10 +31,8 @@ type watcher struct {
 	reportedDown atomic.Bool
 }
 
-func (w *watcher) scope() scope { return scopeOf(w.watched) }
-
 func (w *watcher) up(logger klog.Logger) {
-	w.observations.watchUp(w.scope())
+	w.observations.watchUp(w.watched)
 	if w.reportedDown.Swap(false) {
 		logger.Info("Watching leases again", "namespace", w.watched.Namespace, "lease", w.watched.Name)
 	}
@@ -44,7 +42,7 @@ func (w *watcher) down(ctx context.Context, logger klog.Logger, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	w.observations.watchDown(w.scope(), err)
+	w.observations.watchDown(w.watched, err)
 	if !w.reportedDown.Swap(true) {
 		logger.Info("Cannot watch leases, polling them", "namespace", w.watched.Namespace, "lease", w.watched.Name, "err", err)
 	}
@@ -65,11 +63,7 @@ func (w *watcher) run(ctx context.Context) {
 			o.FieldSelector = selector
 			limited, cancel := context.WithTimeout(ctx, w.timeout)
 			defer cancel()
-			list, err := client.List(limited, o)
-			if err != nil {
-				w.down(ctx, logger, err)
-			}
-			return list, err
+			return client.List(limited, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			o.FieldSelector = selector
@@ -85,7 +79,7 @@ func (w *watcher) run(ctx context.Context) {
 	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(source, w.kube), &coordinationv1.Lease{},
 		leaseStore{w}, cache.ReflectorOptions{
 			Logger: &quietLogger,
-			Name:   "leases " + string(w.scope()),
+			Name:   "leases " + w.watched.String(),
 			// The default grows to 30 s: the return of an API server must be noticed at once.
 			Backoff: &wait.Backoff{Duration: w.retry / 4, Factor: 2, Jitter: 0.2, Steps: 3, Cap: w.retry},
 		})
@@ -142,7 +136,7 @@ func (s leaseStore) Replace(objs []any, version string) error {
 	for i, obj := range objs {
 		leases[i] = obj.(*coordinationv1.Lease)
 	}
-	s.observations.list(s.scope(), leases, version)
+	s.observations.list(s.watched, leases, version)
 	return nil
 }
 

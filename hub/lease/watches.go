@@ -76,7 +76,7 @@ func (l *Leases) updateWatches(ctx context.Context, group *sync.WaitGroup) (agai
 func (l *Leases) watchEnded(n Name) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.observations.forget(scopeOf(n))
+	l.observations.forget(n)
 	l.watches[n].end = nil
 	notify(l.watchesChanged)
 }

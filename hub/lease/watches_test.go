@@ -107,11 +107,11 @@ func TestWhatAWatchHasSeenIsForgottenWithIt(t *testing.T) {
 	ended, awaited, other := Name{"ns", "a"}, Name{"ns", "b"}, Name{"other", "a"}
 	defer o.subscribe(awaited, make(chan struct{}, 1))()
 	for _, n := range []Name{ended, awaited, other} {
-		o.watchUp(scopeOf(n))
+		o.watchUp(n)
 		o.saw(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: n.Namespace, Name: n.Name, ResourceVersion: "1"}})
 	}
-	o.forget(scopeOf(ended))
-	o.forget(scopeOf(awaited))
+	o.forget(ended)
+	o.forget(awaited)
 	for n, want := range map[Name]bool{ended: false, awaited: true, other: true} {
 		if got := o.get(n).known; got != want {
 			t.Errorf("%v is known: %v, want %v", n, got, want)
