@@ -39,7 +39,7 @@ drivers:
 `)
 	base := registry.DefaultSettings()
 	base.Timeout, base.Workers, base.Retry.Max, base.Lease.Namespace = 3*time.Minute, 9, 20*time.Second, "hub"
-	f, err := registry.NewFile(registry.FileOptions{Path: path, Defaults: base})
+	f, err := registry.NewFile(path, base)
 	check(t, err)
 	want := base
 	want.Workers = 5
@@ -55,7 +55,7 @@ drivers:
 	}
 	// A mistake says where the other half of it comes from.
 	write(t, path, header+`drivers: [{name: a, endpoint: "unix:///a", retry: {initial: 30s}}]`)
-	_, err = registry.NewFile(registry.FileOptions{Path: path, Defaults: base})
+	_, err = registry.NewFile(path, base)
 	if err == nil || !strings.Contains(err.Error(), "retry.max, which is 20s (not in this file)") {
 		t.Errorf("got %v", err)
 	}
@@ -65,11 +65,11 @@ drivers:
 - {name: b, endpoint: "unix:///b", lease: {name: l, namespace: hub}}
 - {name: c, endpoint: "unix:///c", lease: {name: l, namespace: ""}}
 `)
-	_, err = registry.NewFile(registry.FileOptions{Path: path, Defaults: base})
+	_, err = registry.NewFile(path, base)
 	if err == nil || strings.Count(err.Error(), "uses the lease hub/l") != 2 {
 		t.Errorf("got %v", err)
 	}
-	if _, err := registry.NewFile(registry.FileOptions{Path: path, Defaults: registry.Settings{Workers: 1}}); err == nil || !strings.Contains(err.Error(), "Defaults") {
+	if _, err := registry.NewFile(path, registry.Settings{Workers: 1}); err == nil || !strings.Contains(err.Error(), "defaults") {
 		t.Errorf("got %v", err)
 	}
 }

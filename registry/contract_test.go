@@ -281,9 +281,9 @@ func (r *sourceRun) expect(names ...string) {
 
 func newFile(t *testing.T, path string, poll time.Duration) *registry.File {
 	t.Helper()
-	f, err := registry.NewFile(registry.FileOptions{Path: path, Poll: poll, Debounce: time.Millisecond})
+	f, err := registry.NewFile(path, registry.DefaultSettings())
 	check(t, err)
-	return f
+	return f.At(poll, time.Millisecond)
 }
 
 // driversFile is a drivers.yaml with drivers of these names.

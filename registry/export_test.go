@@ -2,6 +2,7 @@ package registry
 
 import (
 	"errors"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 	"k8s.io/klog/v2"
@@ -16,6 +17,12 @@ func (f *File) WithoutWatcher() *File {
 	return f
 }
 
+// At makes a File poll and rest at other times.
+func (f *File) At(poll, debounce time.Duration) *File {
+	f.poll, f.debounce = poll, debounce
+	return f
+}
+
 // ParseFile reads a drivers.yaml.
 func ParseFile(path string) (*Config, error) {
 	all, err := ParseManifestFile(path)
@@ -26,7 +33,7 @@ func ParseFile(path string) (*Config, error) {
 }
 
 // Read reads the file at once. It reports whether the Config changed.
-func (f *File) Read() bool { return f.apply(klog.Background(), readContent(f.options.Path)) }
+func (f *File) Read() bool { return f.apply(klog.Background(), readContent(f.path)) }
 
 // MergeAfter is merge, for tests.
 func MergeAfter(c *Config, found []Driver, last Snapshot) Snapshot {

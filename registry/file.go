@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -15,26 +15,14 @@ import (
 )
 
 const (
-	defaultPoll     = 10 * time.Second
-	defaultDebounce = 100 * time.Millisecond
+	// filePoll is how often the file is read if no event says that it has changed.
+	filePoll = 10 * time.Second
+	// fileDebounce is how long after its last change the file is read, and how long it must then stay
+	// the same to be believed: half of a file may be a valid file.
+	fileDebounce = 100 * time.Millisecond
 	// longestUnrest is the number of debounces for which changes keep a file from being read.
 	longestUnrest = 10
 )
-
-// FileOptions of a File.
-type FileOptions struct {
-	// Path of the drivers.yaml, or of a folder of which each *.yaml is one. Required.
-	Path string
-	// Defaults hold for settings that neither a driver's entry nor the file's defaults
-	// have. Zero means DefaultSettings.
-	Defaults Settings
-	// Poll is how often the file is read if no event says that it has changed. Zero
-	// means 10 seconds.
-	Poll time.Duration
-	// Debounce is how long after its last change the file is read, and how long it must then stay
-	// the same to be believed: half of a file may be a valid file. Zero means 100 milliseconds.
-	Debounce time.Duration
-}
 
 // File is the ConfigSource that reads a drivers.yaml, or each *.yaml of a folder, and follows
 // them while they change: edited, replaced, or swapped with the folder of a ConfigMap. A file
@@ -42,14 +30,15 @@ type FileOptions struct {
 // repaired, while the other files of a folder apply. A single file, or a folder, that is gone
 // is bad too.
 type File struct {
-	options    FileOptions
-	reload     chan struct{}                     // of capacity 1
-	newWatcher func() (*fsnotify.Watcher, error) // replaced by tests
-	used       string                            // id of the content that was believed last; of Run alone
+	path           string
+	defaults       Settings
+	poll, debounce time.Duration                     // replaced by tests
+	newWatcher     func() (*fsnotify.Watcher, error) // replaced by tests
+	reload         chan struct{}                     // of capacity 1
+	used           string                            // id of the content that was believed last; of Run alone
 
-	mu     sync.Mutex
-	config *Config    // the last good one; guarded by mu
-	status FileStatus // guarded by mu
+	config atomic.Pointer[Config] // the last good one
+	status atomic.Pointer[FileStatus]
 }
 
 // FileStatus is the result of the last reading of a File.
@@ -67,45 +56,37 @@ type FileState struct {
 	instead  string // what holds instead
 }
 
-// NewFile reads the file. It fails with Errors if the file is bad: a program without a last
-// good one must not start. Of a folder one file must be good, and the one with defaults. It
-// starts no goroutine.
-func NewFile(o FileOptions) (*File, error) {
-	o.Poll = cmp.Or(o.Poll, defaultPoll)
-	o.Debounce = cmp.Or(o.Debounce, defaultDebounce)
-	o.Defaults = cmp.Or(o.Defaults, DefaultSettings())
-	if err := o.Defaults.Check(); err != nil {
-		return nil, fmt.Errorf("registry: FileOptions.Defaults: %w", err)
+// NewFile reads a drivers.yaml, or a folder of which each *.yaml is one, with the settings that hold where they say nothing. It fails
+// with Errors if the file is bad: a program without a last good one must not start. Of a folder one file must be good, and the one with
+// defaults. It starts no goroutine.
+func NewFile(path string, defaults Settings) (*File, error) {
+	if err := defaults.Check(); err != nil {
+		return nil, fmt.Errorf("registry: defaults: %w", err)
 	}
-	c := readContent(o.Path)
-	config, errs := c.load(o.Defaults, nil)
+	c := readContent(path)
+	config, errs := c.load(defaults, nil)
 	if config == nil || len(config.good) == 0 {
 		return nil, errs
 	}
-	return &File{
-		options: o, reload: make(chan struct{}, 1), newWatcher: fsnotify.NewWatcher, used: c.id, config: config,
-		status: FileStatus{Hash: config.hash(), LastSuccess: time.Now(), Errors: errs, Files: config.states(errs, false)},
-	}, nil
+	f := &File{
+		path: path, defaults: defaults, poll: filePoll, debounce: fileDebounce, newWatcher: fsnotify.NewWatcher,
+		reload: make(chan struct{}, 1), used: c.id,
+	}
+	f.config.Store(config)
+	f.status.Store(&FileStatus{Hash: config.hash(), LastSuccess: time.Now(), Errors: errs, Files: config.states(errs, false)})
+	return f, nil
 }
 
 // Name implements ConfigSource: the path.
-func (f *File) Name() string { return f.options.Path }
+func (f *File) Name() string { return f.path }
 
 // Config implements ConfigSource: what the last good file says.
-func (f *File) Config() *Config {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.config
-}
+func (f *File) Config() *Config { return f.config.Load() }
 
 // Status returns how the last reading went.
-func (f *File) Status() FileStatus {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.status
-}
+func (f *File) Status() FileStatus { return *f.status.Load() }
 
-// Reload has Run read the file at once, and believe it. It does not block.
+// Reload has Run read the file without waiting for an event. It does not block.
 func (f *File) Reload() { notify(f.reload) }
 
 // Run implements ConfigSource. The file is read when something in its folder has changed and then nothing for the debounce, and
@@ -118,8 +99,8 @@ func (f *File) Run(ctx context.Context, changed func()) {
 	if noWatcher == nil {
 		defer func() { _ = watcher.Close() }() // nothing depends on it any more
 	}
-	problem := f.watch(logger, watcher, noWatcher, "")
-	poll := time.NewTicker(f.options.Poll)
+	f.watch(logger, watcher, noWatcher)
+	poll := time.NewTicker(f.poll)
 	defer poll.Stop()
 	var due <-chan time.Time // of the next reading; nil if no change is expected
 	var began time.Time      // when a change was expected first
@@ -128,13 +109,12 @@ func (f *File) Run(ctx context.Context, changed func()) {
 		if due == nil {
 			began = time.Now()
 		}
-		if due == nil || time.Since(began) < longestUnrest*f.options.Debounce {
-			due = time.After(f.options.Debounce)
+		if due == nil || time.Since(began) < longestUnrest*f.debounce {
+			due = time.After(f.debounce)
 		}
 	}
 	expectChange() // it may have changed before it was watched
 	for {
-		believe := false
 		select {
 		case <-ctx.Done():
 			return
@@ -144,63 +124,55 @@ func (f *File) Run(ctx context.Context, changed func()) {
 		case <-watcher.Errors: // events may be lost
 			expectChange()
 			continue
-		case <-poll.C:
-			problem = f.watch(logger, watcher, noWatcher, problem)
+		case <-f.reload:
 			expectChange()
 			continue
-		case <-f.reload:
-			believe = true
+		case <-poll.C:
+			f.watch(klog.Logger{}, watcher, noWatcher)
+			expectChange()
+			continue
 		case <-due:
 		}
-		c := readContent(f.options.Path)
-		due = nil
-		if believe || c.id == seen || c.id == f.used {
-			if c.id != f.used && f.apply(logger, c) {
-				changed()
-			}
-		} else {
-			due = time.After(f.options.Debounce)
+		c := readContent(f.path)
+		if due = nil; c.id != seen && c.id != f.used {
+			due = time.After(f.debounce)
+		} else if c.id != f.used && f.apply(logger, c) {
+			changed()
 		}
 		seen = c.id
 	}
 }
 
-// watch watches the folder of the file, also if that was replaced. It logs a problem that is not the last one, and returns it.
-func (f *File) watch(logger klog.Logger, watcher *fsnotify.Watcher, err error, last string) (problem string) {
-	folder := f.options.Path
+// watch watches the folder of the file, also if that was replaced, or logs why not.
+func (f *File) watch(logger klog.Logger, watcher *fsnotify.Watcher, err error) {
+	folder := f.path
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 		folder = filepath.Dir(folder)
 	}
 	if err == nil {
 		err = watcher.Add(folder)
 	}
-	if err == nil {
-		return ""
-	}
-	if err.Error() != last {
+	if err != nil {
 		logger.Info("Cannot watch the folder of the configuration, polling the file instead", "folder", folder, "err", err)
 	}
-	return err.Error()
 }
 
 // apply makes a new content of the file the one that holds, as far as it is good. It reports whether the Config changed: it does
 // not if the file says again what it said before a mistake.
 func (f *File) apply(logger klog.Logger, c content) (changed bool) {
 	before := f.Config()
-	next, errs := c.load(f.options.Defaults, before)
-	hash := next.hash()
-	f.mu.Lock()
-	changed = hash != f.status.Hash || next.incomplete != before.incomplete
-	f.used, f.config = c.id, next
-	f.status.Hash, f.status.Errors, f.status.Files = hash, errs, next.states(errs, next == before)
+	next, errs := c.load(f.defaults, before)
+	is := FileStatus{Hash: next.hash(), LastSuccess: f.Status().LastSuccess, Errors: errs, Files: next.states(errs, next == before)}
+	changed = is.Hash != f.Status().Hash || next.incomplete != before.incomplete
 	if errs == nil {
-		f.status.LastSuccess = time.Now()
+		is.LastSuccess = time.Now()
 	}
-	is := f.status
-	f.mu.Unlock()
+	f.used = c.id
+	f.config.Store(next)
+	f.status.Store(&is)
 	is.log(logger)
 	if errs == nil || changed {
-		logger.Info("Configuration reloaded", "file", f.options.Path, "drivers", len(next.drivers), "hash", hash, "changed", changed)
+		logger.Info("Configuration reloaded", "file", f.path, "drivers", len(next.drivers), "hash", is.Hash, "changed", changed)
 	}
 	for _, w := range next.warnings {
 		if !slices.ContainsFunc(before.warnings, w.isLike) {

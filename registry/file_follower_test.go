@@ -24,7 +24,7 @@ func TestFileIsReadOnlyWhenItHasRested(t *testing.T) {
 	const half, all = "{name: a, endpoint: 'unix:///a'}", "{name: a, endpoint: 'unix:///a'}, {name: b, endpoint: 'unix:///b'}"
 	write(all)
 	synctest.Test(t, func(t *testing.T) {
-		f, err := NewFile(FileOptions{Path: path})
+		f, err := NewFile(path, DefaultSettings())
 		if err != nil {
 			t.Fatal(err)
 		}

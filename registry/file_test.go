@@ -130,7 +130,7 @@ func TestBadFileAtTheStartIsAnError(t *testing.T) {
 		"invalid": func() { write(t, path, header+"drivers: {}\n") },
 	} {
 		make()
-		if f, err := registry.NewFile(registry.FileOptions{Path: path}); err == nil || f != nil {
+		if f, err := registry.NewFile(path, registry.DefaultSettings()); err == nil || f != nil {
 			t.Errorf("%s: got %v, %v", name, f, err)
 		}
 	}
@@ -205,11 +205,11 @@ func TestBadFileKeepsTheLastGoodOneUntilItIsRepaired(t *testing.T) {
 }
 
 // virtual runs a test of a polled File in virtual time.
-func virtual(t *testing.T, content string, test func(t *testing.T, path string, r *sourceRun, lines <-chan string)) {
+func virtual(t *testing.T, content string, test func(t *testing.T, path string, r *sourceRun, f *registry.File, lines <-chan string)) {
 	path := filepath.Join(t.TempDir(), "drivers.yaml")
 	write(t, path, content)
 	synctest.Test(t, func(t *testing.T) {
-		f, err := registry.NewFile(registry.FileOptions{Path: path})
+		f, err := registry.NewFile(path, registry.DefaultSettings())
 		check(t, err)
 		ctx, lines := logContext(t)
 		r := runSourceWith(t, ctx, follow(f.WithoutWatcher()))
@@ -217,7 +217,7 @@ func virtual(t *testing.T, content string, test func(t *testing.T, path string, 
 		r.expect("a")
 		logged(t, lines, "Cannot watch the folder")
 		time.Sleep(time.Second)
-		test(t, path, r, lines)
+		test(t, path, r, f, lines)
 	})
 }
 
@@ -232,7 +232,7 @@ func (r *sourceRun) nothing(within time.Duration) {
 }
 
 func TestSameBytesChangeNothing(t *testing.T) {
-	virtual(t, driversFile("a"), func(t *testing.T, path string, r *sourceRun, lines <-chan string) {
+	virtual(t, driversFile("a"), func(t *testing.T, path string, r *sourceRun, _ *registry.File, lines <-chan string) {
 		write(t, path, driversFile("a"))
 		r.nothing(time.Hour)
 		if len(lines) > 0 {
@@ -242,7 +242,7 @@ func TestSameBytesChangeNothing(t *testing.T) {
 }
 
 func TestBadFileIsLoggedOncePerContent(t *testing.T) {
-	virtual(t, driversFile("a"), func(t *testing.T, path string, r *sourceRun, lines <-chan string) {
+	virtual(t, driversFile("a"), func(t *testing.T, path string, r *sourceRun, _ *registry.File, lines <-chan string) {
 		expect := func(content string, words ...string) {
 			t.Helper()
 			write(t, path, content)
@@ -267,7 +267,7 @@ func TestBadFileIsLoggedOncePerContent(t *testing.T) {
 func TestHalfOfAFileIsNotBelievedWhileItIsWritten(t *testing.T) {
 	whole := driversFile("a", "b", "c")
 	half := driversFile("a", "b") // is valid
-	virtual(t, driversFile("a"), func(t *testing.T, path string, r *sourceRun, lines <-chan string) {
+	virtual(t, driversFile("a"), func(t *testing.T, path string, r *sourceRun, _ *registry.File, lines <-chan string) {
 		write(t, path, half)
 		time.Sleep(9*time.Second + 150*time.Millisecond) // the poll is at 10s, the first reading 100ms later
 		write(t, path, whole)
@@ -277,22 +277,14 @@ func TestHalfOfAFileIsNotBelievedWhileItIsWritten(t *testing.T) {
 	})
 }
 
-func TestReloadBelievesTheFileAtOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "drivers.yaml")
-	write(t, path, driversFile("a"))
-	synctest.Test(t, func(t *testing.T) {
-		f, err := registry.NewFile(registry.FileOptions{Path: path})
-		check(t, err)
-		r := runSource(t, follow(f.WithoutWatcher()))
-		defer r.stop()
-		r.expect("a")
-		time.Sleep(time.Second)
+func TestReloadReadsTheFileBeforeThePoll(t *testing.T) {
+	virtual(t, driversFile("a"), func(t *testing.T, path string, r *sourceRun, f *registry.File, _ <-chan string) {
 		write(t, path, driversFile("b"))
 		begin := time.Now()
 		f.Reload()
 		f.Reload() // does not block
 		r.expect("b")
-		if after := time.Since(begin); after != 0 {
+		if after := time.Since(begin); after > time.Second {
 			t.Errorf("it took %v", after)
 		}
 	})
@@ -324,8 +316,9 @@ func TestEventsWithoutEndDoNotKeepAFileFromBeingRead(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "drivers.yaml")
 	write(t, path, driversFile("a"))
-	f, err := registry.NewFile(registry.FileOptions{Path: path, Poll: time.Hour, Debounce: 500 * time.Millisecond})
+	f, err := registry.NewFile(path, registry.DefaultSettings())
 	check(t, err)
+	f.At(time.Hour, 500*time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

@@ -33,7 +33,7 @@ func newFolder(t *testing.T, files map[string]string) *folder {
 
 func (f *folder) open() *folder {
 	f.t.Helper()
-	file, err := registry.NewFile(registry.FileOptions{Path: f.path})
+	file, err := registry.NewFile(f.path, registry.DefaultSettings())
 	check(f.t, err)
 	f.file = file
 	return f
@@ -160,7 +160,7 @@ func TestFolderWithoutAGoodFileIsAnErrorAtAStart(t *testing.T) {
 		"no YAML":       {"a.yaml": "defaults: {workers: 5\n", "b.yaml": driver("b", "/b")},
 		"defaults here": {"a.yaml": driver("a", "/a", "defaults: {}\n"), "b.yaml": driver("b", "/b", "defaults: {}\n")},
 	} {
-		_, err := registry.NewFile(registry.FileOptions{Path: newFolder(t, files).path})
+		_, err := registry.NewFile(newFolder(t, files).path, registry.DefaultSettings())
 		if all, ok := errors.AsType[registry.Errors](err); !ok || len(all) == 0 {
 			t.Errorf("%s: got %v, want Errors", name, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // load makes one configuration of files. A file that is wrong keeps what it said last. If it has defaults, all files do: they
@@ -16,7 +17,7 @@ func load(files []fileContent, base Settings, last *Config) (*Config, Errors) {
 	for i, f := range files {
 		parsed[i], problems[i] = f.parse(base, base)
 	}
-	keep, next := last, &Config{defaults: base, files: map[string]string{}, good: map[string][]byte{}, rejected: map[string]bool{}}
+	keep, next := last, &Config{defaults: base, good: map[string]*Config{}, rejected: map[string]bool{}}
 	if last == nil {
 		last = &Config{}
 	}
@@ -44,16 +45,15 @@ func load(files []fileContent, base Settings, last *Config) (*Config, Errors) {
 		all = append(all, errs...)
 		if errs != nil {
 			next.rejected[f.path] = true
-			f.data, f.err = last.good[f.path], nil
-			if f.data == nil {
+			if config = last.good[f.path]; config == nil {
 				next.incomplete = true
 				continue
 			}
-			if config, errs = f.parse(base, next.defaults); errs != nil { // by new defaults
+			if config, errs = (fileContent{path: f.path, data: config.data}).parse(base, next.defaults); errs != nil { // by new defaults
 				return keep, sorted(all)
 			}
 		}
-		next.good[f.path] = f.data
+		next.good[f.path] = config
 		entries = append(entries, config.entries...)
 		next.warnings = append(next.warnings, config.warnings...)
 		if config.discoveryLine > 0 {
@@ -84,6 +84,9 @@ func (f fileContent) parse(base, outer Settings) (*Config, Errors) {
 	p := newParser(f.path)
 	p.base = base
 	config := p.parse(f.data, outer)
+	if config != nil {
+		config.data = f.data
+	}
 	for i, e := range p.errors {
 		p.errors[i].Line = max(e.Line, f.line)
 	}
@@ -122,9 +125,9 @@ func (c *Config) combine(entries []entry, last *Config) (problems Errors) {
 	}
 	c.drivers = Snapshot{}
 	for _, e := range entries {
-		var held Driver // as the entry is served now
-		if last.files[e.Name] == e.parser.file {
-			held = last.drivers[e.Name]
+		held := last.drivers[e.Name]
+		if !strings.HasPrefix(held.Source, e.parser.file+":") {
+			held = Driver{} // the entry is not served now
 		}
 		serve, has, wants := e.Driver, held.claims(), e.claims()
 		for _, claim := range wants {
@@ -143,7 +146,7 @@ func (c *Config) combine(entries []entry, last *Config) (problems Errors) {
 			c.incomplete = true
 			continue
 		}
-		c.drivers[e.Name], c.files[e.Name] = serve, e.parser.file
+		c.drivers[e.Name] = serve
 	}
 	return problems
 }
@@ -188,11 +191,8 @@ func (c *Config) states(errs Errors, unchanged bool) []FileState {
 // hash returns the hash of all contents that hold, in hex.
 func (c *Config) hash() string {
 	h := sha256.New()
-	for i, path := range slices.Sorted(maps.Keys(c.good)) {
-		if len(c.good) > 1 {
-			fmt.Fprintf(h, "%d %s %d\n", i, path, len(c.good[path]))
-		}
-		h.Write(c.good[path])
+	for _, path := range slices.Sorted(maps.Keys(c.good)) {
+		fmt.Fprintf(h, "%s %d\n%s", path, len(c.good[path].data), c.good[path].data)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

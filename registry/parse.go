@@ -29,15 +29,15 @@ type Config struct {
 
 	// Of one file.
 	file                        string
+	data                        []byte
 	entries                     []entry
 	defaultsLine, discoveryLine int // 0: it has none
 
 	// Of several files. incomplete: one could not be read since the start, or two contradict each other, so drivers are missing.
 	incomplete   bool
-	files        map[string]string // of each driver
-	good         map[string][]byte // the content of each file that holds, by path
-	rejected     map[string]bool   // files of which not even a part was taken as it was
-	defaultsFile string            // "" for none
+	good         map[string]*Config // what holds of each file, by path
+	rejected     map[string]bool    // files of which not even a part was taken as it was
+	defaultsFile string             // "" for none
 }
 
 // Drivers returns the drivers that the file names, with the settings that hold

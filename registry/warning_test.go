@@ -67,7 +67,7 @@ func TestEntryMadeActiveWithoutLeaseNamespaceIsWarnedOfWhereTheNamespaceOfTheHub
 			base.Lease.Namespace = test.base
 			path := t.TempDir() + "/drivers.yaml"
 			write(t, path, header+test.file)
-			file, err := registry.NewFile(registry.FileOptions{Path: path, Defaults: base})
+			file, err := registry.NewFile(path, base)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -132,7 +132,7 @@ func (s hubSettings) source() (source registry.ConfigSource, reload func(), err 
 		single, err := registry.NewSingle(driver, csiclient.AskName)
 		return single, func() {}, err
 	}
-	file, err := registry.NewFile(registry.FileOptions{Path: s.config, Defaults: s.driver})
+	file, err := registry.NewFile(s.config, s.driver)
 	if err == nil {
 		return file, file.Reload, nil
 	}

@@ -20,7 +20,7 @@ drivers:
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	source, err := registry.NewFile(registry.FileOptions{Path: path})
+	source, err := registry.NewFile(path, registry.DefaultSettings())
 	if err != nil {
 		t.Fatal(err)
 	}
