@@ -69,11 +69,15 @@ func TestRenderedManifestsCanBeValidated(t *testing.T) {
 		if configs, err := registry.ParseManifest("rendered", manifests); err != nil || len(configs) != 1 {
 			t.Errorf("%s: %d configurations, %v", values, len(configs), err)
 		}
-		broken := bytes.Replace(manifests, []byte("    kind: DriverConfig\n"), []byte("    kind: Drivers\n"), 1)
-		line := 1 + bytes.Count(broken[:bytes.Index(broken, []byte("kind: Drivers\n"))], []byte("\n"))
-		want := fmt.Sprintf("rendered:%d: kind: must be DriverConfig, not \"Drivers\"", line)
-		if _, err := registry.ParseManifest("rendered", broken); err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
+		broken := bytes.ReplaceAll(manifests, []byte("    kind: DriverConfig\n"), []byte("    kind: Drivers\n")) // _defaults.yaml, and each driver
+		var want []string
+		for i, line := range strings.Split(string(broken), "\n") {
+			if line == "    kind: Drivers" {
+				want = append(want, fmt.Sprintf("rendered:%d: kind: must be DriverConfig, not the string \"Drivers\"", i+1))
+			}
+		}
+		if _, err := registry.ParseManifest("rendered", broken); err == nil || err.Error() != strings.Join(want, "\n") {
+			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 }
