@@ -235,7 +235,11 @@ func report(logger klog.Logger, missing []Right, absent []Lease) {
 		logger.Info("Warning: rights are missing in the Kubernetes API that are of use", values(true)...)
 	}
 	if absent != nil {
+		var leases []string
+		for _, l := range absent {
+			leases = append(leases, l.String())
+		}
 		logger.Error(nil, "Leases of drivers do not exist, and the hub may not create them: create the leases, or remove lease.namespace from the entries of the drivers",
-			"leases", strings.Trim(fmt.Sprint(absent), "[]"), "see", leasesElsewhereManifest)
+			"leases", strings.Join(leases, ", "), "see", leasesElsewhereManifest)
 	}
 }
