@@ -38,15 +38,15 @@ func (s *site) driver(r *http.Request) (any, *failure) {
 }
 
 func (s *site) attachmentList(r *http.Request) (any, *failure) {
-	q, err := parseAttachmentQuery(r.URL.RawQuery)
+	filter, after, limit, err := parseAttachmentQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, &failure{http.StatusBadRequest, err.Error()}
 	}
-	all := s.hub.attachments(q.filter)
+	all := s.hub.attachments(filter)
 	slices.SortFunc(all, func(a, b Attachment) int { return cmp.Compare(a.Name, b.Name) })
 	// Pages that begin after a name hold while VolumeAttachments come and go.
-	from, _ := slices.BinarySearchFunc(all, q.after, func(a Attachment, after string) int { return cmp.Or(cmp.Compare(a.Name, after), -1) })
-	to := min(from+q.limit, len(all))
+	from, _ := slices.BinarySearchFunc(all, after, func(a Attachment, after string) int { return cmp.Or(cmp.Compare(a.Name, after), -1) })
+	to := min(from+limit, len(all))
 	list := AttachmentList{Attachments: append([]Attachment{}, all[from:to]...), Total: len(all)}
 	if to < len(all) {
 		list.Continue = all[to-1].Name
@@ -55,50 +55,44 @@ func (s *site) attachmentList(r *http.Request) (any, *failure) {
 	return list, nil
 }
 
-// attachmentQuery is the query of /api/v1/attachments.
-type attachmentQuery struct {
-	filter AttachmentFilter
-	limit  int
-	after  string // the last name on the previous page
-}
-
 // parseAttachmentQuery rejects what it does not know: a list that ignores a filter misleads.
-func parseAttachmentQuery(raw string) (attachmentQuery, error) {
-	q := attachmentQuery{limit: defaultPage}
+// after is the last name on the previous page.
+func parseAttachmentQuery(raw string) (filter AttachmentFilter, after string, limit int, err error) {
 	parameters, err := url.ParseQuery(raw)
 	if err != nil {
-		return q, fmt.Errorf("parse query: %w", err)
+		return filter, "", 0, fmt.Errorf("parse query: %w", err)
 	}
+	limit = defaultPage
 	for key, values := range parameters {
 		value := values[0]
 		if len(values) > 1 {
-			return q, fmt.Errorf("%s is given %d times", key, len(values))
+			return filter, "", 0, fmt.Errorf("%s is given %d times", key, len(values))
 		}
 		switch key {
 		case "driver":
-			q.filter.Driver = value
+			filter.Driver = value
 		case "node":
-			q.filter.Node = value
+			filter.Node = value
 		case "name":
-			q.filter.Name = value
+			filter.Name = value
 		case "continue":
-			q.after = value
+			after = value
 		case "state":
-			err = choose(&q.filter.States, key, value, AttachmentStates)
+			err = choose(&filter.States, key, value, AttachmentStates)
 		case "health":
-			err = choose(&q.filter.Health, key, value, HealthStates)
+			err = choose(&filter.Health, key, value, HealthStates)
 		case "limit":
-			if q.limit, err = strconv.Atoi(value); err != nil || q.limit < 1 || q.limit > longestPage {
+			if limit, err = strconv.Atoi(value); err != nil || limit < 1 || limit > longestPage {
 				err = fmt.Errorf("limit %q is not a number from 1 to %d", value, longestPage)
 			}
 		default:
 			err = fmt.Errorf("unknown parameter %q: there are driver, node, name, state, health, limit and continue", key)
 		}
 		if err != nil {
-			return q, err
+			break
 		}
 	}
-	return q, nil
+	return filter, after, limit, err
 }
 
 // choose sets a list from its values, separated by commas.
@@ -120,10 +114,9 @@ func Joined[T ~string](states []T, separator string) string {
 	return strings.Join(texts(states), separator)
 }
 
-func texts[T ~string](words []T) []string {
-	all := make([]string, len(words))
-	for i, word := range words {
-		all[i] = string(word)
+func texts[T ~string](words []T) (all []string) {
+	for _, word := range words {
+		all = append(all, string(word))
 	}
 	return all
 }

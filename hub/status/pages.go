@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,40 +25,31 @@ const (
 	stateOpen = "open"     // VolumeAttachments for which an operation is due
 )
 
-// volumeTable has groups of VolumeAttachments as rows.
-type volumeTable struct {
-	Groups    [][]Attachment
-	OneDriver bool // all rows are of one driver: the column is left out
-}
-
 // overviewPage is the first page: a row for each driver.
 type overviewPage struct {
 	Query, State string
-	States       []string       // choices of the filter
+	States       []string       // choices of the filter by health
 	Drivers      []Driver       // the worst first
 	Known        int            // drivers, also those that the filter hides
 	Health       map[string]int // likewise, by health
 	Total        int            // VolumeAttachments
 	Volumes      map[AttachmentState]int
-	Trouble      int         // VolumeAttachments that are broken or need attention
-	Table        volumeTable // of these, the worst first
-	Unclaimed    map[string]int
+	Trouble      int            // VolumeAttachments that are broken or need attention
+	Groups       [][]Attachment // of these, the worst first
 }
 
 func (s *site) overview(r *http.Request) (any, *failure) {
 	q, now := r.URL.Query(), time.Now()
-	p := overviewPage{Query: q.Get("q"), State: q.Get("state"), Health: map[string]int{}, Volumes: map[AttachmentState]int{}, Unclaimed: bounded(s.Source.Overview().Unclaimed)}
+	p := overviewPage{Query: q.Get("q"), State: q.Get("state"), Health: map[string]int{}, Volumes: map[AttachmentState]int{}}
 	drivers := s.hub.drivers()
 	for _, d := range drivers {
 		p.Health[string(d.Health.State)]++
-		p.States = append(p.States, d.State)
 		if d.matches(p.Query, p.State, now) {
 			p.Drivers = append(p.Drivers, d)
 		}
 	}
 	p.Known = len(drivers)
-	slices.Sort(p.States)
-	p.States = withAsked(p.State, slices.Concat([]string{problems}, texts(HealthStates), slices.Compact(p.States))...)
+	p.States = withAsked(p.State, append([]string{problems}, texts(HealthStates)...)...)
 	slices.SortStableFunc(p.Drivers, func(a, b Driver) int {
 		return cmp.Or(a.Health.State.Compare(b.Health.State), cmp.Compare(unixOrLast(a.Health.Since), unixOrLast(b.Health.Since)))
 	})
@@ -69,7 +59,7 @@ func (s *site) overview(r *http.Request) (any, *failure) {
 		p.Volumes[a.State]++
 	}
 	trouble := slices.DeleteFunc(all, func(a Attachment) bool { return !a.Health.Needs() })
-	p.Trouble, p.Table.Groups = len(trouble), s.groups(trouble, mostTrouble)
+	p.Trouble, p.Groups = len(trouble), s.groups(trouble, mostTrouble)
 	return p, nil
 }
 
@@ -81,9 +71,9 @@ func (s *site) groups(all []Attachment, most int) [][]Attachment {
 	return groups[:min(len(groups), most)]
 }
 
-// matches reports whether a driver has all words of a query in its texts, and has the state or the health.
+// matches reports whether a driver has all words of a query in its texts, and the health.
 func (d Driver) matches(query, state string, now time.Time) bool {
-	if state != "" && state != d.State && state != string(d.Health.State) && !(state == problems && d.Health.Needs()) {
+	if state != "" && state != string(d.Health.State) && !(state == problems && d.Health.Needs()) {
 		return false
 	}
 	texts := append([]string{d.Name, d.State, d.Reason, d.Mode, d.Source, d.Endpoint, d.Version, d.Lease.Holder}, d.Waiters...)
@@ -102,8 +92,8 @@ func matchesText(query string, texts ...string) bool {
 // driverPage is the page of one driver.
 type driverPage struct {
 	Driver
-	Open, All int         // VolumeAttachments
-	Table     volumeTable // VolumeAttachments for which an operation is due
+	Open, All int            // VolumeAttachments
+	Groups    [][]Attachment // VolumeAttachments for which an operation is due
 	Failed    []failureRow
 }
 
@@ -119,7 +109,7 @@ func (s *site) driverPage(r *http.Request) (any, *failure) {
 	if failed != nil {
 		return nil, failed
 	}
-	p := driverPage{Driver: found.(Driver), Table: volumeTable{OneDriver: true}}
+	p := driverPage{Driver: found.(Driver)}
 	all := s.hub.attachments(AttachmentFilter{Driver: p.Name})
 	p.All = len(all)
 	for _, f := range p.Failures {
@@ -133,7 +123,7 @@ func (s *site) driverPage(r *http.Request) (any, *failure) {
 		p.Failed[i].Times++
 	}
 	due := slices.DeleteFunc(all, func(a Attachment) bool { return !open(a) })
-	p.Open, p.Table.Groups = len(due), s.groups(due, mostOpen)
+	p.Open, p.Groups = len(due), s.groups(due, mostOpen)
 	return p, nil
 }
 
@@ -176,7 +166,7 @@ func (p attachmentPage) ShowsLastError() bool {
 type attachmentsPage struct {
 	Driver, State, Health, Node, Query string
 	Drivers, States, Healths           []string // choices of the filters
-	Table                              volumeTable
+	Groups                             [][]Attachment
 	From, To, Total                    int    // places of the rows in all that match, from 1
 	First, Previous, Next              string // URLs of the other pages; empty if there are none
 }
@@ -212,24 +202,21 @@ func (s *site) attachments(r *http.Request) (any, *failure) {
 	to := min(from+listPage, len(found))
 	rows := found[from:to]
 	s.hub.addReasons(rows)
-	p.Table.OneDriver = p.Driver != ""
 	for i := range rows {
-		p.Table.Groups = append(p.Table.Groups, rows[i:i+1])
+		p.Groups = append(p.Groups, rows[i:i+1])
 	}
 	p.From, p.To, p.Total = from+1, to, len(found)
+	link := func(from int) string {
+		q.Set("from", strconv.Itoa(from))
+		return "/attachments?" + q.Encode()
+	}
 	if from > 0 {
-		p.First, p.Previous = link(q, 0), link(q, max(0, from-listPage))
+		p.First, p.Previous = link(0), link(max(0, from-listPage))
 	}
 	if to < len(found) {
-		p.Next = link(q, to)
+		p.Next = link(to)
 	}
 	return p, nil
-}
-
-// link returns the URL of another page of the list.
-func link(q url.Values, from int) string {
-	q.Set("from", strconv.Itoa(from))
-	return "/attachments?" + q.Encode()
 }
 
 // withAsked returns the choices of a filter with the value that is asked for, which may be a list: a form keeps it.

@@ -107,14 +107,11 @@ func barHeight(d time.Duration) int {
 	return max(1, min(sparkHeight, int(math.Round(part*sparkHeight))))
 }
 
-// latency writes 850ms, 1.7s, 12s, 3m20s.
+// latency writes about two digits: 850ms, 1.7s, 12s, 3m20s.
 func latency(d time.Duration) string {
-	unit := time.Second
-	switch {
-	case d < time.Second:
-		unit = time.Millisecond
-	case d < 10*time.Second:
-		unit = 100 * time.Millisecond
+	unit := time.Millisecond
+	for d >= 100*unit && unit < time.Second {
+		unit *= 10
 	}
 	return Duration(d.Round(unit)).String()
 }

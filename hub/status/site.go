@@ -46,6 +46,7 @@ func newSite(o Options) *site {
 		"long":       func(text string) string { return sanitize(text, longText) },
 		"segment":    url.PathEscape,
 		"otherNodes": otherNodes,
+		"bounded":    bounded,
 		"statusText": http.StatusText,
 		"line":       func(d diagnosis.Diagnosis, of string) string { return d.Line(of, time.Now()) },
 		"age":        func(t time.Time) *moment { return momentOf(t, diagnosis.Length(time.Since(t))) },

@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 )
@@ -11,26 +12,21 @@ import (
 // which would be null in JSON.
 type view struct{ source Source }
 
-// drivers returns all drivers by name, with their health and who waits for them.
+// mostAsked is how many VolumeAttachments of a driver are looked at to find who waits for it.
+const mostAsked = 10 * MostWaiters
+
+// drivers returns all drivers by name, with their health, and with who waits for those that are not fine.
 func (v view) drivers() []Driver {
 	replicas := v.source.Overview().Replicas
 	drivers := v.judged(replicas)
 	for i := range drivers {
-		v.addWaiters(&drivers[i], replicas)
+		d := &drivers[i]
+		if work := d.Work(); d.Health.State != Fine && (d.waiting()+work.Stuck > 0 || !work.OldestCall.Since.IsZero()) {
+			d.Waiters = waiters(v.attachments(AttachmentFilter{Driver: d.Name, Oldest: mostAsked}))
+			d.Health = HealthOfDriver(*d, replicas, time.Now())
+		}
 	}
 	return drivers
-}
-
-// mostAsked is how many VolumeAttachments of a driver are looked at to find who waits for it.
-const mostAsked = 10 * MostWaiters
-
-// addWaiters adds who waits for a driver that is not fine.
-func (v view) addWaiters(d *Driver, replicas []Replica) {
-	if work := d.Work(); d.Health.State == Fine || d.waiting()+work.Stuck == 0 && work.OldestCall.Since.IsZero() {
-		return
-	}
-	d.Waiters = waiters(v.attachments(AttachmentFilter{Driver: d.Name, Oldest: mostAsked}))
-	d.Health = HealthOfDriver(*d, replicas, time.Now())
 }
 
 // judged is drivers without who waits for them. It looks at no VolumeAttachment.
@@ -55,23 +51,18 @@ func waiters(all []Attachment) []string {
 	var names []string
 	for _, a := range all {
 		for _, name := range a.neededBy() {
-			if len(names) == MostWaiters {
-				return names
-			}
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
 	}
-	return names
+	return names[:min(len(names), MostWaiters)]
 }
 
 // driver returns a driver with its checklist, nil if there is none of the name.
 func (v view) driver(ctx context.Context, name string) *Driver {
-	replicas := v.source.Overview().Replicas
-	for _, d := range v.judged(replicas) {
+	for _, d := range v.drivers() {
 		if d.Name == name {
-			v.addWaiters(&d, replicas)
 			d.Checklist = v.source.Checklist(ctx, name)
 			return &d
 		}
@@ -123,4 +114,65 @@ func (v view) overview() Overview {
 		slices.Sort(o.Replicas[i].Drivers)
 	}
 	return o
+}
+
+// WorstFirst sorts VolumeAttachments as all lists of the hub have them: the worst health first, then what is due before
+// what is done, then the oldest, then by name.
+func WorstFirst(all []Attachment) {
+	place := func(a Attachment) (rank int, since int64) {
+		rank = 2 * slices.Index(HealthStates, a.Health.State)
+		if !open(a) {
+			return rank + 1, 0
+		}
+		return rank, unixOrLast(a.Since)
+	}
+	slices.SortFunc(all, func(a, b Attachment) int {
+		rankA, sinceA := place(a)
+		rankB, sinceB := place(b)
+		return cmp.Or(cmp.Compare(rankA, rankB), cmp.Compare(sinceA, sinceB), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// unixOrLast returns a time as a number. A time that is not known is after all others.
+func unixOrLast(t time.Time) int64 {
+	if t.IsZero() {
+		return math.MaxInt64
+	}
+	return t.UnixNano()
+}
+
+// open reports whether an operation is due for a VolumeAttachment.
+func open(a Attachment) bool {
+	return a.State != Attached && a.State != Idle && (a.State != Unclaimed || a.Operation != "")
+}
+
+// Groups returns VolumeAttachments as groups that are in the same state for the same reason, in the order of their first
+// ones. Their health has its reasons.
+func Groups(all []Attachment) [][]Attachment {
+	var groups [][]Attachment
+	index := map[string]int{} // in groups, by reason
+	for _, a := range all {
+		key := a.troubleKey()
+		at, known := index[key]
+		if !known {
+			at = len(groups)
+			index[key], groups = at, append(groups, nil)
+		}
+		groups[at] = append(groups[at], a)
+	}
+	return groups
+}
+
+// otherNodes returns how many nodes but that of the first the VolumeAttachments of a group are for.
+func otherNodes(group []Attachment) int {
+	nodes := map[string]bool{}
+	for _, a := range group {
+		nodes[a.Node] = true
+	}
+	return len(nodes) - 1
+}
+
+// Title returns how people know the volume: its claim, or else the best name that is known.
+func (a Attachment) Title() string {
+	return cmp.Or(a.Claim, a.PersistentVolume, a.VolumeHandle, a.Name)
 }
