@@ -184,3 +184,11 @@ func TestFileThatIsNoneIsOneError(t *testing.T) {
 		})
 	}
 }
+
+func TestDurationsAreWrittenAsUsersWriteThem(t *testing.T) {
+	for d, want := range map[time.Duration]string{2 * time.Minute: "2m", 90 * time.Second: "1m30s", 10 * time.Minute: "10m", time.Hour: "1h", time.Hour + time.Second: "1h0m1s", 0: "0"} {
+		if got := registry.FormatDuration(d); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

@@ -7,9 +7,10 @@
 //	Read       bytes -> Objects, each with its file and document number
 //	Find       Objects -> Attachers: every csi-attacher container with its workload, socket, user and flags
 //	NewPlans   Attachers -> Plans: the driver's name, the ports, and the findings that hold (findings.go); a pure function
-//	CheckTogether  Plans -> an error if they cannot be carried out side by side
 //	Text       Plans -> the finding: verdict, what was found, notes, the hub's file
 //	Kustomize  Plans -> a folder: a kustomization for each step, the hub's files, README.md with the steps
+//
+// What is printed and written is in templates.
 //
 // The csi-attacher container says what the proxy needs: it opens the socket today, so its volume mount, its address
 // and its effective user are right for a proxy beside the driver too.
