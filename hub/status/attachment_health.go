@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -13,35 +14,19 @@ const unservedTooLong = 15 * time.Minute
 
 // healthOf returns the state of a VolumeAttachment's health, and since when.
 func (a Attachment) healthOf(now time.Time) (HealthState, time.Time) {
-	late := func(after time.Duration) bool { return !a.Since.IsZero() && now.Sub(a.Since) >= after }
-	switch a.State {
-	case Stuck:
+	due := passed(a.Since, now)
+	switch {
+	case a.State == Stuck, a.State == Unclaimed && a.Operation != "" && due >= unservedTooLong:
 		return Broken, a.Since
-	case Failing:
+	case a.State == Failing, a.State == Unclaimed && a.Operation != "" && due >= slow:
 		return Attention, a.Since
-	case Waiting, Attaching, Detaching:
-		if a.Tries > 0 || late(slow) || a.Waiting.Kind == WaitForCapacity || a.waitsForBrokenDriver() {
-			return Attention, a.Since
-		}
-	case Unclaimed:
-		switch {
-		case a.Operation == "":
-		case late(unservedTooLong):
-			return Broken, a.Since
-		case late(slow):
-			return Attention, a.Since
-		}
+	case a.State != Waiting && a.State != Attaching && a.State != Detaching:
+	case a.Tries > 0, due >= slow, a.Waiting.Kind == WaitForCapacity,
+		// Nothing is done until somebody acts, or the driver is back.
+		a.Waiting.Kind == WaitForDriver && slices.Contains([]string{stateLost, stateProbing, stateNameMismatch, statePaused}, a.Waiting.DriverState):
+		return Attention, a.Since
 	}
 	return Fine, time.Time{}
-}
-
-// waitsForBrokenDriver reports whether nothing is done for the driver until somebody acts, or the driver is back.
-func (a Attachment) waitsForBrokenDriver() bool {
-	switch a.Waiting.DriverState {
-	case stateLost, stateProbing, stateNameMismatch, statePaused:
-		return a.Waiting.Kind == WaitForDriver
-	}
-	return false
 }
 
 // HealthOfAttachment returns the health of a VolumeAttachment. Its reasons are those of Diagnose.

@@ -11,13 +11,14 @@ import (
 // Diagnose says where a volume of a driver is published without a VolumeAttachment, how the tries to detach it ended, and
 // what to do.
 func (u UnownedPublication) Diagnose(driver string) diagnosis.Diagnosis {
+	is := "is or may be attached"
+	if u.Listed {
+		is = "is listed"
+	}
 	d := diagnosis.Diagnosis{
 		Verdict: diagnosis.LeftAttached, Object: "driver " + driver, Since: u.Since, Detail: u.LastError,
-		Fact:    fmt.Sprintf("volume %s is or may be attached at %s without a VolumeAttachment", u.VolumeHandle, placeOf(u.Node, u.NodeID)),
+		Fact:    fmt.Sprintf("volume %s %s at %s without a VolumeAttachment", u.VolumeHandle, is, placeOf(u.Node, u.NodeID)),
 		Actions: []string{"Wait: the hub detaches it there. If the tries fail, look at the log of the driver's controller."},
-	}
-	if u.Listed {
-		d.Fact = fmt.Sprintf("volume %s is listed at %s without a VolumeAttachment", u.VolumeHandle, placeOf(u.Node, u.NodeID))
 	}
 	if u.ReportOnly {
 		d.Verdict = diagnosis.Dangling
@@ -26,11 +27,8 @@ func (u UnownedPublication) Diagnose(driver string) diagnosis.Diagnosis {
 			d.Actions, d.Detail = d.Actions[:1], "the hub does not detach it because "+u.LastError
 		}
 	}
-	switch {
-	case u.Tries == 1:
-		d.Detail = diagnosis.Because("one try to detach it failed", d.Detail)
-	case u.Tries > 1:
-		d.Detail = diagnosis.Because(fmt.Sprintf("%d tries in a row to detach it failed", u.Tries), d.Detail)
+	if u.Tries > 0 {
+		d.Detail = diagnosis.Because(plural(u.Tries, "try", "tries in a row")+" to detach it failed", d.Detail)
 	}
 	return d
 }
@@ -108,20 +106,15 @@ func (h *Health) addUnowned(d Driver) {
 		dangling = d.UnownedCount
 	}
 	if n := d.UnownedCount - dangling; n > 0 {
-		h.add(Attention, diagnosis.Diagnosis{
-			Verdict: diagnosis.LeftAttached, Object: d.ref(), Fact: plural(n, "volume left attached", "volumes left attached, the oldest"), Since: left,
-			Actions: []string{"The hub keeps trying to detach them. csi-attach-hub status lists them with their last errors."},
-		})
+		h.addSince(Attention, left, d.says(diagnosis.LeftAttached, plural(n, "volume left attached", "volumes left attached, the oldest"), "",
+			"The hub keeps trying to detach them. csi-attach-hub status lists them with their last errors."))
 	}
-	if dangling > 0 {
-		h.add(Attention, diagnosis.Diagnosis{
-			Verdict: diagnosis.Dangling, Object: d.ref(), Since: listed,
-			Fact: plural(dangling, "volume attached to a node without a VolumeAttachment", "volumes attached to nodes without a VolumeAttachment, the oldest"),
-			Actions: []string{
-				"Run csi-attach-hub explain driver/" + d.Name + " for the commands that detach them: the hub only reports them.",
-				"Set drift.unexpected to detach for the driver if the hub should detach them by itself.",
-			},
-			Commands: diagnosis.Commands([]string{"csi-attach-hub", "explain", "driver/" + d.Name}),
-		})
+	if dangling == 0 {
+		return
 	}
+	found := d.says(diagnosis.Dangling, plural(dangling, "volume attached to a node without a VolumeAttachment", "volumes attached to nodes without a VolumeAttachment, the oldest"), "",
+		"Run csi-attach-hub explain driver/"+d.Name+" for the commands that detach them: the hub only reports them.",
+		"Set drift.unexpected to detach for the driver if the hub should detach them by itself.")
+	found.Commands = diagnosis.Commands([]string{"csi-attach-hub", "explain", "driver/" + d.Name})
+	h.addSince(Attention, listed, found)
 }

@@ -26,16 +26,14 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 	case in.Driver == nil || a.State == Unclaimed:
 		return DiagnoseUnserved(a.Driver, in.Conflicts)
 	case a.State == Attached && a.Operation == "":
-		found := []diagnosis.Diagnosis{{
-			Verdict: diagnosis.IsAttached, Object: a.ref(), Fact: "the volume is attached to node " + a.Node,
-			Actions: []string{"If a Pod still waits, look at its Events and at the kubelet of the node: the driver's node plugin now has to stage and mount the volume."},
-		}}
+		found := []diagnosis.Diagnosis{a.says(diagnosis.IsAttached, "the volume is attached to node "+a.Node,
+			"If a Pod still waits, look at its Events and at the kubelet of the node: the driver's node plugin now has to stage and mount the volume.")}
 		if d := DiagnoseCapability(*in.Driver); d.Verdict != "" {
 			found = append(found, d) // it may be marked attached without being so
 		}
 		return found
 	case a.State == Idle:
-		return []diagnosis.Diagnosis{{Verdict: diagnosis.NothingToDo, Object: a.ref(), Fact: "no operation is due, and it is not marked attached"}}
+		return []diagnosis.Diagnosis{a.says(diagnosis.NothingToDo, "no operation is due, and it is not marked attached")}
 	}
 	d, work := DiagnoseDriver(*in.Driver, LeaseRecord{Lease: in.Driver.Lease}, in.Replicas, in.Now), DiagnoseWork(in)
 	switch {
@@ -46,7 +44,7 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 	case len(work) > 0:
 		return work
 	}
-	return []diagnosis.Diagnosis{a.inFlight(in)} // it is about to begin
+	return []diagnosis.Diagnosis{in.inFlight()} // it is about to begin
 }
 
 // DiagnoseWork says what came of the tries of a VolumeAttachment so far and what the next one
@@ -54,69 +52,62 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 	a := in.Attachment
 	detachFirst := a.Waiting.Kind == WaitForDetach || a.Waiting.Kind == WaitForUnowned
-	full := a.Waiting.Kind == WaitForCapacity
-	runs := a.State == Attaching || a.State == Detaching
-	hangs := in.hangs()
+	full, hangs := a.Waiting.Kind == WaitForCapacity, in.hangs()
+	runs := a.State == Attaching || a.State == Detaching || !a.Call.Since.IsZero()
 	var found []diagnosis.Diagnosis
-	if detachFirst {
-		found = append(found, a.queued(in.Driver))
+	add := func(holds bool, what func() diagnosis.Diagnosis) {
+		if holds {
+			found = append(found, what())
+		}
 	}
-	if hangs { // the last error is of an earlier call
-		found = append(found, a.inFlight(in))
-	}
-	if len(a.Elsewhere) > 0 {
-		found = append(found, in.publishedElsewhere())
-	}
-	if full {
-		found = append(found, in.nodeFull())
-	}
-	if a.LastError != "" && !in.explained() && !(full && a.Cause().Code == "ResourceExhausted") {
-		found = append(found, in.failed())
-	}
-	switch {
-	case hangs, full:
-	case runs || !a.Call.Since.IsZero():
-		found = append(found, a.inFlight(in))
-	case a.WaitsFor != "" && !detachFirst:
-		found = append(found, a.queued(in.Driver))
-	}
-	if a.Tries > 0 && !full {
-		found = append(found, a.retrying(in.Now))
-	}
-	if a.State == Stuck && !a.Since.IsZero() {
-		found = append(found, diagnosis.Diagnosis{
-			Verdict: diagnosis.Stuck, Object: a.ref(), Fact: "stuck: no success", Since: a.Since,
-			Actions: []string{in.stuckAction()},
-		})
-	}
+	add(detachFirst, in.queued)
+	add(hangs, in.inFlight) // the last error is of an earlier call
+	add(len(a.Elsewhere) > 0, in.publishedElsewhere)
+	add(full, in.nodeFull)
+	add(a.LastError != "" && !in.explained() && !(full && a.Cause().Code == "ResourceExhausted"), in.failed)
+	add(runs && !hangs && !full, in.inFlight)
+	add(a.WaitsFor != "" && !runs && !full && !detachFirst, in.queued)
+	add(a.Tries > 0 && !full, in.retrying)
+	add(a.State == Stuck && !a.Since.IsZero(), in.stuck)
 	return found
 }
 
-// stuckAction says whether anybody retries.
-func (in DiagnosisInput) stuckAction() string {
-	if d := in.Driver; d != nil && (d.State == statePaused || d.Mode == modeObserve) {
-		return "Fix the problem above: the hub does not retry while the driver is paused or observed."
-	}
-	return "Retries continue, but the problem above needs fixing."
+// says returns a diagnosis of the VolumeAttachment itself.
+func (a Attachment) says(v diagnosis.Verdict, fact string, actions ...string) diagnosis.Diagnosis {
+	return diagnosis.Diagnosis{Verdict: v, Object: "VolumeAttachment " + a.Name, Fact: fact, Actions: actions}
 }
 
-func (a Attachment) ref() string { return "VolumeAttachment " + a.Name }
+// driver returns the driver, zero if nothing is known of it.
+func (in DiagnosisInput) driver() Driver {
+	if in.Driver == nil {
+		return Driver{}
+	}
+	return *in.Driver
+}
 
 // hangs reports whether a call for it is unanswered for longer than is usual.
 func (in DiagnosisInput) hangs() bool {
-	var settings Settings
-	if in.Driver != nil {
-		settings = in.Driver.Settings
+	return passed(in.Attachment.Call.Since, in.Now) >= in.driver().Settings.slow()
+}
+
+// stuck says whether anybody retries.
+func (in DiagnosisInput) stuck() diagnosis.Diagnosis {
+	action := "Retries continue, but the problem above needs fixing."
+	if d := in.driver(); d.State == statePaused || d.Mode == modeObserve {
+		action = "Fix the problem above: the hub does not retry while the driver is paused or observed."
 	}
-	return passed(in.Attachment.Call.Since, in.Now) >= settings.slow()
+	d := in.Attachment.says(diagnosis.Stuck, "stuck: no success", action)
+	d.Since = in.Attachment.Since
+	return d
 }
 
 // failed says what the last error means.
 func (in DiagnosisInput) failed() diagnosis.Diagnosis {
-	a := in.Attachment
+	a, timeout := in.Attachment, in.driver().Settings.Timeout
 	cause := a.Cause()
 	_, text := diagnosis.Parse(a.LastError, cause.Code)
-	d := diagnosis.Diagnosis{Verdict: diagnosis.LastError, Object: a.ref(), Fact: "the last try failed", Last: in.failedAt(), Detail: text, Actions: []string{cause.Action(a.Node, a.PersistentVolume, text)}}
+	d := a.says(diagnosis.LastError, "the last try failed", cause.Action(a.Node, a.PersistentVolume, text))
+	d.Last, d.Detail = in.failedAt(), text
 	switch cause.Verdict {
 	case diagnosis.BackendError:
 		d.Verdict, d.Object = cause.Verdict, "driver "+a.Driver
@@ -126,13 +117,14 @@ func (in DiagnosisInput) failed() diagnosis.Diagnosis {
 			if slices.ContainsFunc(ownDeadline, func(words string) bool { return strings.Contains(text, words) }) {
 				d.Detail = cause.Code
 			}
-			if in.Driver != nil && in.Driver.Settings.Timeout > 0 {
-				d.Fact = fmt.Sprintf("did not answer %s within %s", a.method(), in.Driver.Settings.Timeout)
+			if timeout > 0 {
+				d.Fact = fmt.Sprintf("did not answer %s within %s", a.method(), timeout)
 			}
 		}
 	case diagnosis.CannotConnect:
 		d.Verdict, d.Object, d.Fact = cause.Verdict, "driver "+a.Driver, "could not be called"
-	case diagnosis.SecretMissing, diagnosis.SecretForbidden, diagnosis.SecretNotAllowed, diagnosis.WriteForbidden, diagnosis.WebhookFailed, diagnosis.AdmissionDenied, diagnosis.TooManyRequests:
+	case diagnosis.SecretMissing, diagnosis.SecretForbidden, diagnosis.SecretNotAllowed, diagnosis.WriteForbidden,
+		diagnosis.WebhookFailed, diagnosis.AdmissionDenied, diagnosis.TooManyRequests:
 		d.Verdict = cause.Verdict
 	}
 	return d
@@ -161,8 +153,8 @@ func (a Attachment) Cause() diagnosis.Cause {
 
 // failedAt returns when the last try failed, zero if it is not known.
 func (in DiagnosisInput) failedAt() time.Time {
-	if in.Driver != nil && in.Attachment.LastErrorTime.IsZero() {
-		for _, f := range in.Driver.Failures { // the latest first
+	if in.Attachment.LastErrorTime.IsZero() {
+		for _, f := range in.driver().Failures { // the latest first
 			if f.VolumeAttachment == in.Attachment.Name {
 				return f.Time
 			}
@@ -172,99 +164,79 @@ func (in DiagnosisInput) failedAt() time.Time {
 }
 
 // retrying says how often it was tried and when it is tried again.
-func (a Attachment) retrying(now time.Time) diagnosis.Diagnosis {
-	fact := count(a.Tries) + " tries in a row have failed"
-	if a.Tries == 1 {
-		fact = "one try has failed"
-	}
-	next := ""
-	switch wait := a.NextTry.Sub(now).Round(time.Second); {
+func (in DiagnosisInput) retrying() diagnosis.Diagnosis {
+	a := in.Attachment
+	d := a.says(diagnosis.Retrying, plural(a.Tries, "try has failed", "tries in a row have failed"),
+		"Wait: the hub keeps retrying. It retries at once when the node's CSINode, the PersistentVolume, its secret or the driver's connection changes.")
+	switch wait := a.NextTry.Sub(in.Now).Round(time.Second); {
 	case a.NextTry.IsZero():
 	case wait > 0:
-		next = "the next one is in " + diagnosis.Length(wait)
+		d.Detail = "the next one is in " + diagnosis.Length(wait)
 	default:
-		next = "the next one is about to begin"
-	}
-	return diagnosis.Diagnosis{
-		Verdict: diagnosis.Retrying, Object: a.ref(), Fact: fact, Detail: next,
-		Actions: []string{"Wait: the hub keeps retrying. It retries at once when the node's CSINode, the PersistentVolume, its secret or the driver's connection changes."},
-	}
-}
-
-// inFlight says that a worker has it.
-func (a Attachment) inFlight(in DiagnosisInput) diagnosis.Diagnosis {
-	d := diagnosis.Diagnosis{Verdict: diagnosis.CallInFlight, Object: a.ref(), Fact: a.method() + " is running", Detail: wanted(a)}
-	if c := a.Call; !c.Since.IsZero() {
-		d.Fact, d.Since = c.Method+" has been running", c.Since
-		if in.hangs() {
-			d.Verdict, d.Fact = diagnosis.CallUnanswered, c.Method+" unanswered"
-		}
-	}
-	if a.Tries > 0 {
-		d.Detail = diagnosis.Because(ordinal(a.Tries)+" retry", d.Detail)
-	}
-	var settings Settings
-	if in.Driver != nil {
-		settings = in.Driver.Settings
-	}
-	d.Actions = []string{"Wait for the answer of the driver."}
-	if settings.Timeout > 0 {
-		d.Actions = []string{fmt.Sprintf("Wait for the answer of the driver. The hub cancels the call after %s (timeout) and tries again.", settings.Timeout)}
-	}
-	if d.Verdict == diagnosis.CallUnanswered {
-		d.Actions = []string{a.Call.action(settings)}
+		d.Detail = "the next one is about to begin"
 	}
 	return d
 }
 
-// queued says that something else goes first.
-func (a Attachment) queued(driver *Driver) diagnosis.Diagnosis {
-	d := diagnosis.Diagnosis{Verdict: diagnosis.Queued, Object: a.ref(), Fact: a.Waits()}
-	var known Driver
-	if driver != nil {
-		known = *driver
+// inFlight says that a worker has it.
+func (in DiagnosisInput) inFlight() diagnosis.Diagnosis {
+	a, settings := in.Attachment, in.driver().Settings
+	d := a.says(diagnosis.CallInFlight, a.method()+" is running", "Wait for the answer of the driver."+settings.cancels())
+	switch c := a.Call; {
+	case in.hangs():
+		d = a.says(diagnosis.CallUnanswered, c.Method+" unanswered", lookAtDriver+settings.cancels())
+	case !c.Since.IsZero():
+		d.Fact = c.Method + " has been running"
 	}
+	d.Since = a.Call.Since
+	switch a.Operation {
+	case Detach:
+		d.Detail = "detaching the volume from node " + a.Node
+	case Drift:
+		d.Detail = "attaching the volume to node " + a.Node + " again, because the storage system does not list it there"
+	default:
+		d.Detail = "attaching the volume to node " + a.Node
+	}
+	return d
+}
+
+const lookAtDriver = "Look at the log of the driver's controller and at the storage system."
+
+// cancels says until when a call may take, as a further sentence.
+func (s Settings) cancels() string {
+	if s.Timeout == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" The hub cancels the call after %s (timeout) and tries again.", s.Timeout)
+}
+
+// queued says that something else goes first.
+func (in DiagnosisInput) queued() diagnosis.Diagnosis {
+	a, driver := in.Attachment, in.driver()
+	d := a.says(diagnosis.Queued, a.Waits())
 	switch a.Waiting.Kind {
 	case WaitForDetach:
-		d.Verdict, d.Actions = diagnosis.WaitingForDetach, a.Waiting.detachFirst()
+		from := ""
+		if a.Waiting.Node != "" {
+			from = " from node " + a.Waiting.Node
+		}
+		d.Verdict = diagnosis.WaitingForDetach
+		d.Actions = []string{
+			fmt.Sprintf("Run csi-attach-hub explain %s to see why the volume is not detached%s yet. It can be on one node only.", a.Waiting.VolumeAttachment, from),
+			"Check that no Pod with the volume is left on that node: a detach begins when the kubelet has unmounted the volume. If the node is dead, taint it node.kubernetes.io/out-of-service.",
+		}
 	case WaitForUnowned:
 		d.Verdict = diagnosis.WaitingForDetach
 		d.Actions = []string{fmt.Sprintf("Run csi-attach-hub status, or look at the driver's page, for the last error of this detach: the volume was left attached at node ID %s.", a.Waiting.NodeID)}
 	case WaitForWorker:
-		d.Actions = []string{fmt.Sprintf("Check how long the driver's calls take: all workers for this operation are busy (%d of %d calls in flight). Raise workers if the driver can take more calls at once.", known.Busy, known.Workers)}
+		d.Actions = []string{fmt.Sprintf("Check how long the driver's calls take: all workers for this operation are busy (%s). Raise workers if the driver can take more calls at once.", driver.inFlight())}
 	case WaitForNode:
-		d.Actions = []string{fmt.Sprintf("Wait for the other calls for this node, or raise maxPerNode: it is %d.", known.Settings.MaxPerNode)}
+		d.Actions = []string{fmt.Sprintf("Wait for the other calls for this node, or raise maxPerNode: it is %d.", driver.Settings.MaxPerNode)}
 	case WaitForVolume:
 		d.Actions = []string{
 			"Wait: the hub makes one call for a volume at a time. This one starts when the other one has ended.",
-			fmt.Sprintf("Set parallelMultiNode to true for one call per node and volume, which only volumes with a MULTI_NODE access mode (ReadWriteMany, ReadOnlyMany) get. For this driver it is %t.", known.Settings.ParallelMultiNode),
+			fmt.Sprintf("Set parallelMultiNode to true for one call per node and volume, which only volumes with a MULTI_NODE access mode (ReadWriteMany, ReadOnlyMany) get. For this driver it is %t.", driver.Settings.ParallelMultiNode),
 		}
 	}
 	return d
-}
-
-// detachFirst says what to do while the volume is on another node.
-func (w Wait) detachFirst() []string {
-	from, look := "", "Look at the VolumeAttachment of the volume for that node"
-	if w.Node != "" {
-		from = " from node " + w.Node
-	}
-	if w.VolumeAttachment != "" {
-		look = "Run csi-attach-hub explain " + w.VolumeAttachment
-	}
-	return []string{
-		fmt.Sprintf("%s to see why the volume is not detached%s yet. It can be on one node only.", look, from),
-		"Check that no Pod with the volume is left on that node: a detach begins when the kubelet has unmounted the volume. If the node is dead, taint it node.kubernetes.io/out-of-service.",
-	}
-}
-
-// wanted says what the operation does.
-func wanted(a Attachment) string {
-	switch a.Operation {
-	case Detach:
-		return "detaching the volume from node " + a.Node
-	case Drift:
-		return "attaching the volume to node " + a.Node + " again, because the storage system does not list it there"
-	}
-	return "attaching the volume to node " + a.Node
 }

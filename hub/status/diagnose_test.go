@@ -35,7 +35,7 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		"nothing listens": {driver: func(d *Driver) { d.State, d.Up, d.Reason = "Lost", false, "connect: connection refused" }, summary: "connection refused", do: "nothing listens"},
 		"nothing listens, and no replica holds the lease": {driver: func(d *Driver) {
 			d.State, d.Up, d.Reason, d.Lease = "Lost", false, "connect: connection refused", Lease{Name: "l", Namespace: "hub"}
-		}, summary: "connection refused; no replica holds its lease.", do: "the first replica that can call the driver takes the lease"},
+		}, summary: "connection refused; its lease has no holder.", do: "the first replica that can call the driver takes the lease"},
 		"nothing listens, and another replica holds the lease": {driver: func(d *Driver) {
 			d.State, d.Up, d.Reason, d.Lease = "Lost", false, "connect: connection refused", Lease{Name: "l", Holder: "hub-1"}
 		}, summary: "connection refused.", do: "the hub reconnects and resumes at once"},
@@ -71,17 +71,19 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		}, summary: "ControllerPublishVolume has been running for 6s: attaching the volume to node worker-1", do: "2m (timeout)"},
 		"a call hangs, and an older one failed": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.State, a.LastError, a.Call = Stuck, "context canceled", Call{Method: "ControllerPublishVolume", Since: now.Add(-8*time.Minute - 12*time.Second)}
-		}, summary: "VolumeAttachment csi-1: ControllerPublishVolume unanswered for 8m12s: 6th retry: attaching the volume to node worker-1.\nVolumeAttachment csi-1: the last try failed: context canceled.", do: "log of the driver's controller"},
+		}, summary: "VolumeAttachment csi-1: ControllerPublishVolume unanswered for 8m12s: attaching the volume to node worker-1.\nVolumeAttachment csi-1: the last try failed: context canceled.", do: "log of the driver's controller"},
 		"the deadline passed": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
 		},
 			summary: "driver a.example.com: did not answer ControllerPublishVolume within 2m: DeadlineExceeded.", do: "timeout"},
-		"a retry runs":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation, a.Tries = Detaching, Detach, 2 }, summary: "ControllerUnpublishVolume is running: 2nd retry: detaching the volume from node worker-1", do: "2m"},
-		"detach elsewhere": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForDetach, Node: "worker-7"}) }, summary: "waits for the detach from node worker-7", do: "detached from node worker-7 yet"},
-		"workers busy":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForWorker}) }, summary: "waits for a worker", do: "20 of 20"},
-		"node busy":        {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForNode}) }, summary: "the same node", do: "maxPerNode: it is 3"},
-		"volume busy":      {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForVolume}) }, summary: "the same volume", do: "parallelMultiNode"},
-		"backend refuses":  {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = "rpc error: code = ResourceExhausted desc = full" }, summary: "driver a.example.com: answered ResourceExhausted to ControllerPublishVolume: full.\nVolumeAttachment csi-1: 6 tries in a row have failed: the next one is in 40s", do: "as many volumes as it can have"},
+		"a retry runs": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation, a.Tries = Detaching, Detach, 2 }, summary: "ControllerUnpublishVolume is running: detaching the volume from node worker-1", do: "2m"},
+		"detach elsewhere": {driver: func(*Driver) {}, attachment: func(a *Attachment) {
+			a.SetWaiting(Wait{Kind: WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"})
+		}, summary: "waits for the detach from node worker-7", do: "explain csi-7 to see why"},
+		"workers busy":    {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForWorker}) }, summary: "waits for a worker", do: "20 of 20"},
+		"node busy":       {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForNode}) }, summary: "the same node", do: "maxPerNode: it is 3"},
+		"volume busy":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForVolume}) }, summary: "the same volume", do: "parallelMultiNode"},
+		"backend refuses": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = "rpc error: code = ResourceExhausted desc = full" }, summary: "driver a.example.com: answered ResourceExhausted to ControllerPublishVolume: full.\nVolumeAttachment csi-1: 6 tries in a row have failed: the next one is in 40s", do: "as many volumes as it can have"},
 		"node without driver": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = `csinode "worker-1" does not contain driver "a.example.com": the node plugin`
 		}, summary: "6 tries in a row have failed: the next one is in 40s", do: "run on node worker-1"},

@@ -35,7 +35,7 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		}, Broken, ago(time.Minute), "cannot be called at unix:///s for 60s|3 volumes wait, the oldest for 5s: needed by db/db-0"},
 		"lost, and no replica holds its lease": {func(d *Driver) {
 			d.State, d.Up, d.DownSince, d.Reason, d.Lease = "Lost", false, hour, "refused", Lease{Name: "l"}
-		}, Broken, hour, "cannot be called at unix:///s for 60m: refused; no replica holds its lease"},
+		}, Broken, hour, "cannot be called at unix:///s for 60m: refused; its lease has no holder"},
 		"lost, and another replica works for it": {func(d *Driver) { d.State, d.Up, d.DownSince, d.Lease = "Lost", false, hour, Lease{Holder: "hub-1"} }, Attention, hour, "cannot be called at unix:///s for 60m"},
 		"begins to connect":                      {func(d *Driver) { d.State, d.Up, d.DownSince = "Connecting", false, now }, Attention, now, "not connected yet to unix:///s for 0s"},
 		"cannot connect": {func(d *Driver) {
@@ -71,7 +71,7 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 			d.RecordedCalls, d.Mode, d.Lease, d.Checklist = 2, "observe", Lease{Name: "l", Holder: "sidecar"}, []Check{{}}
 		}, Attention, time.Time{}, "1 of 1 checks open"},
 		"attachRequired became false": {func(d *Driver) { d.NoAttach, d.Lanes[1].Queued, d.Lanes[1].Delayed = true, 8, 1 }, Attention, time.Time{},
-			"has attachRequired: false, and the driver has PUBLISH_UNPUBLISH_VOLUME: detaching 9 volumes unless their node uses them, and attaching none"},
+			"has attachRequired: false, and the driver has PUBLISH_UNPUBLISH_VOLUME: its volumes are detached unless their node uses them, and none is attached"},
 		"attachRequired is false, and only observed": {func(d *Driver) {
 			d.NoAttach, d.Mode, d.Lease, d.Checklist = true, "observe", Lease{Name: "l", Holder: "sidecar"}, []Check{{OK: true}}
 		}, Standby, hour, ""},

@@ -1,8 +1,8 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -11,9 +11,6 @@ import (
 
 // FullNode returns what is known of a full node of the driver, nil if it is not known to be full.
 func (d *Driver) FullNode(node string) *FullNode {
-	if d == nil {
-		return nil
-	}
 	for i := range d.FullNodes {
 		if d.FullNodes[i].Node == node {
 			return &d.FullNodes[i]
@@ -22,116 +19,55 @@ func (d *Driver) FullNode(node string) *FullNode {
 	return nil
 }
 
-// nodeFull says that the node can have no more volumes of the driver, who goes first, and how a place becomes free.
-func (in DiagnosisInput) nodeFull() diagnosis.Diagnosis {
-	a, node := in.Attachment, in.Attachment.Waiting.Node
-	full := in.Driver.FullNode(node)
-	d := diagnosis.Diagnosis{Verdict: diagnosis.NodeFull, Object: "Node " + node, Fact: "can have no more volumes of driver " + a.Driver}
-	details := []string{limitText(a.Waiting.Limit, full)}
-	var ahead []string
-	if full != nil {
-		d.Since = full.Since
-		ahead = full.Line[:min(len(full.Line), max(0, a.Waiting.Position-1))]
+// Diagnose says that the node can have no more volumes of a driver, who waits for a place there, and how one becomes free.
+func (n FullNode) Diagnose(driver string) diagnosis.Diagnosis {
+	d := diagnosis.Diagnosis{Verdict: diagnosis.NodeFull, Object: "Node " + n.Node, Fact: "can have no more volumes of driver " + driver, Since: n.Since,
+		Detail: "its CSINode has no limit (allocatable.count)",
+		Actions: []string{
+			fmt.Sprintf("Move the waiting Pod to another node: cordon node %s and delete the Pod, so that its controller makes it again. Uncordon the node when the Pod runs elsewhere.", n.Node),
+			fmt.Sprintf("Or move another Pod with a volume of driver %s away from the node: the first attach in line goes when a volume is detached there.", driver),
+		}}
+	if n.Limit > 0 {
+		d.Detail = "its limit is " + count(n.Limit) + " (allocatable.count of the CSINode)"
 	}
-	if a.Waiting.Position > 0 {
-		details = append(details, a.placeInLine(full, ahead))
+	if n.Waiting > 0 { // else not more than the limit is known
+		d.Detail += ", " + plural(n.Attached, "volume is attached", "volumes are attached") + "; " + plural(n.Waiting, "attach waits", "attaches wait") + " for a place"
 	}
-	if cause := a.Cause(); cause.Code == "ResourceExhausted" {
-		_, text := diagnosis.Parse(a.LastError, cause.Code)
-		details = append(details, "the driver answered "+diagnosis.Because(cause.Code, text))
+	switch {
+	case n.Limit == 0:
+		d.Actions = append(d.Actions, "Have the driver's node plugin report its limit (max_volumes_per_node). Without one in the CSINode the scheduler does not know that the node is full, and places Pods there.")
+	case n.Waiting > 0 && n.Attached < n.Limit:
+		d.Actions = append(d.Actions, fmt.Sprintf("Find out what has the other %s: volumes that are attached there without a VolumeAttachment, "+
+			"and on some platforms volumes of other drivers, the machine's own disks and its network interfaces. If they stay, lower the limit that the driver's node plugin reports.",
+			plural(n.Limit-n.Attached, "place", "places")))
 	}
-	d.Detail = strings.Join(details, "; ")
-	d.Actions, d.Commands = in.makeRoom(full), a.moveCommands()
 	return d
 }
 
-// Diagnose says that the node can have no more volumes of a driver, and who waits for a place there.
-func (n FullNode) Diagnose(driver string) diagnosis.Diagnosis {
-	text := plural(n.Waiting, "VolumeAttachment waits", "VolumeAttachments wait") + " for a place"
-	if len(n.Line) > 0 {
-		text += ", first " + n.Line[0]
+// nodeFull says that the node can have no more volumes of the driver, and where the VolumeAttachment is in the line.
+func (in DiagnosisInput) nodeFull() diagnosis.Diagnosis {
+	a, driver := in.Attachment, in.driver()
+	full := cmp.Or(driver.FullNode(a.Waiting.Node), &FullNode{Node: a.Waiting.Node, Limit: a.Waiting.Limit})
+	d := full.Diagnose(a.Driver)
+	if a.Waiting.Position > 0 {
+		d.Detail += fmt.Sprintf("; this one is number %d in line", a.Waiting.Position)
 	}
-	return diagnosis.Diagnosis{Verdict: diagnosis.NodeFull, Object: "Node " + n.Node, Fact: "can have no more volumes of driver " + driver,
-		Since: n.Since, Detail: limitText(n.Limit, &n) + "; " + text,
-		Actions: []string{"Move a Pod with a volume of the driver away from the node. csi-attach-hub explain NAME says for a waiting Pod or VolumeAttachment what else to do."}}
-}
-
-// placeInLine says where the VolumeAttachment is in the line of its node, and who goes first.
-func (a Attachment) placeInLine(full *FullNode, ahead []string) string {
-	text := ordinal(a.Waiting.Position) + " in line"
-	if full != nil && full.Waiting > 0 {
-		text += " of " + count(full.Waiting)
+	if cause := a.Cause(); cause.Code == "ResourceExhausted" {
+		_, text := diagnosis.Parse(a.LastError, cause.Code)
+		d.Detail += "; the driver answered " + diagnosis.Because(cause.Code, text)
 	}
-	if len(ahead) > 0 {
-		text += ", after " + strings.Join(ahead, ", ")
-		if more := a.Waiting.Position - 1 - len(ahead); more > 0 {
-			text += " and " + count(more) + " more"
-		}
-	}
-	return text
-}
-
-// limitText says how many volumes the node can have, and how many VolumeAttachments have theirs attached there.
-func limitText(limit int, full *FullNode) string {
-	text := "its CSINode has no limit (allocatable.count)"
-	if limit > 0 {
-		text = "its limit is " + count(limit) + " (allocatable.count of the CSINode)"
-	}
-	if full != nil {
-		text += ", " + plural(full.Attached, "volume is attached", "volumes are attached")
-	}
-	return text
-}
-
-// makeRoom says how a place becomes free, and what else may be wrong.
-func (in DiagnosisInput) makeRoom(full *FullNode) []string {
-	a, node := in.Attachment, in.Attachment.Waiting.Node
-	actions := []string{
-		fmt.Sprintf("Move the waiting Pod to another node: cordon node %s and delete the Pod, so that its controller makes it again. Uncordon the node when the Pod runs elsewhere.", node),
-		fmt.Sprintf("Or move another Pod with a volume of driver %s away from the node: the first attach in line goes when a volume is detached there.", a.Driver),
-	}
-	switch limit := a.Waiting.Limit; {
-	case limit == 0:
-		actions = append(actions, "Have the driver's node plugin report its limit (max_volumes_per_node). Without one in the CSINode the scheduler does not know that the node is full, and places Pods there.")
-	case full != nil && full.Attached < limit:
-		actions = append(actions, fmt.Sprintf("Find out what has the other %s: %s. If they stay, lower the limit that the driver's node plugin reports.",
-			plural(limit-full.Attached, "place", "places"), in.otherPlaces(node)))
-	}
-	return actions
-}
-
-// otherPlaces names what may have places on a node besides the attached VolumeAttachments.
-func (in DiagnosisInput) otherPlaces(node string) string {
-	const others = "on some platforms volumes of other drivers, the machine's own disks and its network interfaces count too"
-	var left []string
-	for _, u := range in.Driver.Unowned {
-		if u.Node == node && len(left) < MostWaiters {
-			left = append(left, u.VolumeHandle)
-		}
-	}
-	if len(left) == 0 {
-		return others
-	}
-	return plural(len(left), "volume is", "volumes are") + " attached there without a VolumeAttachment (" + strings.Join(left, ", ") + "), and " + others
-}
-
-// moveCommands are the commands that have the Pods of the volume made again on another node.
-func (a Attachment) moveCommands() []string {
 	pods := a.Pods
-	if len(pods) == 0 {
-		namespace, _, ok := strings.Cut(a.Claim, "/")
-		if !ok {
-			namespace = "NAMESPACE"
-		}
-		pods = []string{namespace + "/POD"}
+	if namespace, _, _ := strings.Cut(a.Claim, "/"); len(pods) == 0 {
+		pods = []string{cmp.Or(namespace, "NAMESPACE") + "/POD"}
 	}
-	commands := [][]string{{"kubectl", "cordon", a.Waiting.Node}}
+	move := [][]string{{"kubectl", "cordon", full.Node}}
 	for _, pod := range pods {
 		if namespace, name, ok := strings.Cut(pod, "/"); ok {
-			commands = append(commands, []string{"kubectl", "-n", namespace, "delete", "pod", name})
+			move = append(move, []string{"kubectl", "-n", namespace, "delete", "pod", name})
 		}
 	}
-	return diagnosis.Commands(commands...)
+	d.Commands = diagnosis.Commands(move...)
+	return d
 }
 
 // addFull adds the nodes on which attaches wait for a place.
@@ -139,30 +75,18 @@ func (h *Health) addFull(d Driver) {
 	if d.WaitingForCapacity == 0 {
 		return
 	}
-	since := time.Time{}
-	nodes := slices.DeleteFunc(slices.Clone(d.FullNodes), func(n FullNode) bool { return n.Waiting == 0 })
-	for _, n := range nodes {
+	since, on := time.Time{}, "full nodes"
+	for i, n := range d.FullNodes { // the longest line first
+		switch {
+		case n.Waiting == 0:
+			continue
+		case n.Waiting == d.WaitingForCapacity:
+			on = "node " + n.Node
+		case i == 0:
+			on += ", most of them on node " + n.Node
+		}
 		since = earliest(since, n.Since)
 	}
-	fact := plural(d.WaitingForCapacity, "volume waits", "volumes wait") + " for a place on "
-	switch {
-	case len(nodes) == 0:
-		fact += "full nodes"
-	case len(nodes) == 1:
-		fact += "node " + nodes[0].title()
-	default:
-		fact += count(len(nodes)) + " full nodes, most of them on node " + nodes[0].title()
-	}
-	h.add(d.brokenIfStuck(Attention), diagnosis.Diagnosis{
-		Verdict: diagnosis.NodeFull, Object: d.ref(), Fact: fact, Since: since, Detail: d.neededBy(),
-		Actions: []string{"Move a Pod with a volume of the driver away from the node, or wait until one ends. csi-attach-hub explain NAME says for a waiting Pod or VolumeAttachment what to do."},
-	})
-}
-
-// title returns the name of the node with its limit.
-func (n FullNode) title() string {
-	if n.Limit == 0 {
-		return n.Node + " (no limit in its CSINode)"
-	}
-	return fmt.Sprintf("%s (limit %s)", n.Node, count(n.Limit))
+	h.addSince(d.brokenIfStuck(Attention), since, d.says(diagnosis.NodeFull, plural(d.WaitingForCapacity, "volume waits", "volumes wait")+" for a place on "+on, d.neededBy(),
+		"Move a Pod with a volume of the driver away from the node, or wait until one ends. csi-attach-hub explain NAME says for a waiting Pod or VolumeAttachment what to do."))
 }

@@ -76,6 +76,12 @@ func (h *Health) add(s HealthState, d diagnosis.Diagnosis) {
 	}
 }
 
+// addSince is add, of a fact that began to be true at a time.
+func (h *Health) addSince(s HealthState, since time.Time, d diagnosis.Diagnosis) {
+	d.Since = since
+	h.add(s, d)
+}
+
 // settle sorts the reasons and derives the state from them. without is the state without a reason. A detail that
 // several reasons have is left to the worst of them.
 func (h *Health) settle(without HealthState) {

@@ -104,7 +104,7 @@ func TestDiagnosisOfAnUnownedPublicationSaysWhereItIsAndWhatToDo(t *testing.T) {
 		"listed, being detached": {func(u *UnownedPublication) { u.Listed = true }, diagnosis.LeftAttached, "volume vol-7 is listed at node ID i-7 (node worker-7) without a VolumeAttachment", "Wait:", false},
 		"reported":               {func(u *UnownedPublication) { u.Listed, u.ReportOnly = true, true }, diagnosis.Dangling, "is listed at node ID i-7", "Check that nothing on node worker-7 uses the volume", true},
 		"reported, node unknown": {func(u *UnownedPublication) { u.Listed, u.ReportOnly, u.Node = true, true, "" }, diagnosis.Dangling, "is listed at node ID i-7 without", "Detach the volume from node ID i-7 in the storage system.", false},
-		"one failed try":         {func(u *UnownedPublication) { u.Tries, u.LastError = 1, "busy" }, diagnosis.LeftAttached, "without a VolumeAttachment: one try to detach it failed: busy", "", false},
+		"one failed try":         {func(u *UnownedPublication) { u.Tries, u.LastError = 1, "busy" }, diagnosis.LeftAttached, "without a VolumeAttachment: 1 try to detach it failed: busy", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := UnownedPublication{VolumeHandle: "vol-7", NodeID: "i-7", Node: "worker-7", PersistentVolume: "pv-7"}

@@ -78,7 +78,6 @@ func TestDiagnosisOfAWaitDoesNotDependOnItsText(t *testing.T) {
 		wait status.Wait
 		do   []string // parts of what is advised
 	}{
-		{status.Wait{Kind: status.WaitForDetach, Node: "worker-7"}, []string{"Look at the VolumeAttachment of the volume for that node to see why the volume is not detached from node worker-7 yet."}},
 		{status.Wait{Kind: status.WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}, []string{"Run csi-attach-hub explain csi-7 to see why the volume is not detached from node worker-7 yet."}},
 		{status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-7"}, []string{"Run csi-attach-hub explain csi-7 to see why the volume is not detached yet."}},
 		{status.Wait{Kind: status.WaitForUnowned, NodeID: "i-7"}, []string{"left attached"}},

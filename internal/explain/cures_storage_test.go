@@ -23,7 +23,7 @@ var storageCures = []cure{
 		prepare: (*cureScene).addNode,
 		breaks:  (*cureScene).fillNode,
 		ask:     (*cureScene).playWaitingPod,
-		verdict: diagnosis.NodeFull, object: "Node {name}-node", words: []string{"can have no more volumes of driver {name}", "1st in line"},
+		verdict: diagnosis.NodeFull, object: "Node {name}-node", words: []string{"can have no more volumes of driver {name}", "number 1 in line"},
 		cured: func(s *cureScene) { s.waitAttached(s.name + "-on-" + s.otherNode()) },
 	},
 	{
