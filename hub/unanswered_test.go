@@ -339,7 +339,7 @@ func TestHealthOfAnObservedDriverSaysThatNobodyHoldsItsLease(t *testing.T) {
 		v.pass(2 * time.Minute)
 		d := v.status()
 		h := status.HealthOfDriver(d, nil, time.Now())
-		if h.State != status.Attention || !strings.Contains(h.Text(time.Now()), "its lease has no holder") {
+		if h.State != status.Attention || !strings.Contains(h.Reasons[0].Text(time.Now()), "its lease has no holder") {
 			t.Errorf("%+v of %+v", h, d.Lease)
 		}
 	})

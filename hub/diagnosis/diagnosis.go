@@ -50,14 +50,6 @@ func (d Diagnosis) Line(of string, now time.Time) string {
 	return kind + " " + d.Text(now)
 }
 
-// Summary returns object and fact as one sentence, "" for the zero value.
-func (d Diagnosis) Summary(now time.Time) string {
-	if d.Verdict == "" {
-		return ""
-	}
-	return d.Object + ": " + Clause(d.Text(now)) + "."
-}
-
 // Clause returns a text without the full stop at its end, to be put into a sentence.
 func Clause(text string) string { return strings.TrimRight(strings.TrimSpace(text), ".") }
 

@@ -131,7 +131,7 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 func told(all []diagnosis.Diagnosis, now time.Time) (summary, do string) {
 	var summaries, actions []string
 	for _, d := range all {
-		summaries, actions = append(summaries, d.Summary(now)), append(actions, d.Actions...)
+		summaries, actions = append(summaries, d.Object+": "+diagnosis.Clause(d.Text(now))+"."), append(actions, d.Actions...)
 	}
 	return strings.Join(summaries, "\n"), strings.Join(actions, "\n")
 }

@@ -136,11 +136,6 @@ func TestWordsForPeople(t *testing.T) {
 			t.Errorf("%d: got %s, want %s", n, got, want)
 		}
 	}
-	for n, want := range map[int]string{1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st", 111: "111th", 1002: "1,002nd"} {
-		if got := ordinal(n); got != want {
-			t.Errorf("%d: got %s, want %s", n, got, want)
-		}
-	}
 	for text, want := range map[string]string{
 		"plain\nlines\tstay": "plain\nlines\tstay", "bell\a and \x1b[31m": "bell\uFFFD and \uFFFD[31m", "\u202eback": "\uFFFDback", "no \xff UTF-8": "no \uFFFD UTF-8",
 		strings.Repeat("x", 41): strings.Repeat("x", 40) + " … (1 more bytes)",

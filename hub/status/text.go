@@ -48,19 +48,3 @@ func plural(n int, one, more string) string {
 	}
 	return count(n) + " " + more
 }
-
-// ordinal returns 1st, 2nd, 3rd, 11th.
-func ordinal(n int) string {
-	suffix := "th"
-	if n%100 < 11 || n%100 > 13 {
-		switch n % 10 {
-		case 1:
-			suffix = "st"
-		case 2:
-			suffix = "nd"
-		case 3:
-			suffix = "rd"
-		}
-	}
-	return count(n) + suffix
-}

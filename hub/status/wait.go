@@ -78,7 +78,7 @@ func (a Attachment) Waits() string {
 		return ""
 	}
 	switch a.Waiting.Kind {
-	case "", WaitForDriver, WaitForConfiguration:
+	case WaitForDriver, WaitForConfiguration:
 		return "waits: " + diagnosis.Clause(a.WaitsFor)
 	}
 	return "waits for " + diagnosis.Clause(a.WaitsFor)

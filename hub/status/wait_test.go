@@ -61,17 +61,6 @@ func TestWaitIsTheSameBeyondTheAPI(t *testing.T) {
 	}
 }
 
-// The hub of an earlier version is asked by a newer command.
-func TestWaitOfAnEarlierHubIsItsTextAlone(t *testing.T) {
-	var a status.Attachment
-	if err := json.Unmarshal([]byte(`{"name": "csi-1", "waitsFor": "the detach from node worker-7"}`), &a); err != nil {
-		t.Fatal(err)
-	}
-	if a.Waiting != (status.Wait{}) || a.WaitsFor != "the detach from node worker-7" || a.Waits() != "waits: the detach from node worker-7" {
-		t.Errorf("got %+v, told as %q", a, a.Waits())
-	}
-}
-
 func TestDiagnosisOfAWaitDoesNotDependOnItsText(t *testing.T) {
 	d := status.Driver{Name: "a.example.com", State: "Ready", Up: true, Mode: "active", Workers: 20, Busy: 17, Lease: status.Lease{Mine: true}, Settings: status.Settings{MaxPerNode: 3}}
 	for _, tt := range []struct {
