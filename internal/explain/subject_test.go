@@ -169,7 +169,7 @@ func TestFullNodeIsSaidToBeFull(t *testing.T) {
 		{Node: "node-1", Limit: 25, Attached: 25, Since: time.Now().Add(-8 * time.Minute), Waiting: 4, Line: []string{"csi-1", "csi-2"}}}
 	r, err := w.asked(t, "node/node-1")
 	want := "Node node-1: can have no more volumes of driver " + driverName +
-		" for 8m: its limit is 25 (allocatable.count of the CSINode), 25 volumes are attached; 4 VolumeAttachments wait for a place, first csi-1"
+		" for 8m: its limit is 25 (allocatable.count of the CSINode), 25 volumes are attached; 4 attaches wait for a place"
 	if text := strings.Join(strings.Fields(r.Text()), " "); err != nil || !strings.Contains(text, want) || strings.Contains(text, "node-2") {
 		t.Errorf("%v, want %q in:\n%s", err, want, r.Text())
 	}
