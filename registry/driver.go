@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"math"
 	"regexp"
 	"strings"
@@ -144,9 +145,7 @@ func (l Lease) String() string {
 // LeaseOf returns the lease of the driver, with its name.
 func (d Driver) LeaseOf() Lease {
 	l := d.Lease
-	if l.Name == "" {
-		l.Name = LeaseName(d.Name)
-	}
+	l.Name = cmp.Or(l.Name, LeaseName(d.Name))
 	return l
 }
 

@@ -120,26 +120,22 @@ func (f *File) Run(ctx context.Context, changed func()) {
 			return
 		case <-watcher.Events:
 			expectChange()
-			continue
 		case <-watcher.Errors: // events may be lost
 			expectChange()
-			continue
 		case <-f.reload:
 			expectChange()
-			continue
 		case <-poll.C:
 			f.watch(klog.Logger{}, watcher, noWatcher)
 			expectChange()
-			continue
 		case <-due:
+			c := readContent(f.path)
+			if due = nil; c.id != seen && c.id != f.used {
+				due = time.After(f.debounce)
+			} else if c.id != f.used && f.apply(logger, c) {
+				changed()
+			}
+			seen = c.id
 		}
-		c := readContent(f.path)
-		if due = nil; c.id != seen && c.id != f.used {
-			due = time.After(f.debounce)
-		} else if c.id != f.used && f.apply(logger, c) {
-			changed()
-		}
-		seen = c.id
 	}
 }
 

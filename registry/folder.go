@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -126,8 +127,5 @@ func readFile(path string) ([]byte, error) {
 
 // cause drops the path, which the message begins with anyway.
 func cause(err error) error {
-	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
-		err = pathError.Err
-	}
-	return fmt.Errorf("cannot be read: %w", err)
+	return fmt.Errorf("cannot be read: %w", cmp.Or(errors.Unwrap(err), err))
 }

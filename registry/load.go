@@ -14,14 +14,17 @@ import (
 // depend on it. last is the configuration before, nil at the start.
 func load(files []fileContent, base Settings, last *Config) (*Config, Errors) {
 	parsed, problems := make([]*Config, len(files)), make([]Errors, len(files))
-	for i, f := range files {
-		parsed[i], problems[i] = f.parse(base, base)
-	}
 	keep, next := last, &Config{defaults: base, good: map[string]*Config{}, rejected: map[string]bool{}}
 	if last == nil {
 		last = &Config{}
 	}
-	with := withDefaults(files, parsed, last.defaultsFile)
+	var with []int // the files with defaults, as far as that can be told
+	for i, f := range files {
+		parsed[i], problems[i] = f.parse(base, base)
+		if c := parsed[i]; c != nil && c.defaultsLine > 0 || c == nil && (f.path == last.defaultsFile || defaultsKey.Match(f.data)) {
+			with = append(with, i)
+		}
+	}
 	for i, at := range with {
 		if other := with[(i+1)%len(with)]; len(with) > 1 && parsed[at] != nil && parsed[other] != nil {
 			problems[at] = append(problems[at], Error{File: files[at].path, Line: parsed[at].defaultsLine, Path: "defaults",
@@ -60,11 +63,12 @@ func load(files []fileContent, base Settings, last *Config) (*Config, Errors) {
 			discoveries = append(discoveries, config)
 		}
 	}
-	next.discovery = last.discovery
-	if len(discoveries) == 0 {
-		next.discovery = Discovery{}
-	} else if len(discoveries) == 1 {
+	switch len(discoveries) {
+	case 0:
+	case 1:
 		next.discovery = discoveries[0].discovery
+	default:
+		next.discovery = last.discovery
 	}
 	for i, d := range discoveries {
 		if other := discoveries[(i+1)%len(discoveries)]; other != d {
@@ -95,16 +99,6 @@ func (f fileContent) parse(base, outer Settings) (*Config, Errors) {
 
 // defaultsKey finds defaults in a file that is no YAML.
 var defaultsKey = regexp.MustCompile(`(?m)^[{ "]*defaults"?\s*:`)
-
-// withDefaults returns the indexes of the files with defaults, as far as that can be told.
-func withDefaults(files []fileContent, parsed []*Config, last string) (with []int) {
-	for i, f := range files {
-		if c := parsed[i]; c != nil && c.defaultsLine > 0 || c == nil && (f.path == last || defaultsKey.Match(f.data)) {
-			with = append(with, i)
-		}
-	}
-	return with
-}
 
 // combine takes the entries of all files into the configuration. Of entries of different files that cannot be served together,
 // the one that is served now stays, and the other ones are reported. If none is, none will be: which one is right is not known.

@@ -63,9 +63,12 @@ func merge(config *Config, found []Driver, last Snapshot) (Snapshot, []Conflict)
 		} else if known && served.Endpoint != d.Endpoint {
 			winner, reason = served, fmt.Sprintf("%s is served at %s and not at %s", d.Name, quote(string(served.Endpoint)), quote(string(d.Endpoint)))
 		} else if !known {
-			if c, first, clash := d.clash(taken); clash {
-				winner, reason = first, c.reason(d, first, "")
-			} else {
+			for _, c := range d.claims() {
+				if first, isTaken := taken[c]; isTaken && reason == "" {
+					winner, reason = first, c.reason(d, first, "")
+				}
+			}
+			if reason == "" {
 				d.take(taken)
 				snapshot[d.Name] = d
 			}
@@ -91,16 +94,6 @@ func (d Driver) take(taken map[claim]Driver) {
 	for _, c := range d.claims() {
 		taken[c] = d
 	}
-}
-
-// clash returns the first claim of the driver that is taken, with the driver that has it.
-func (d Driver) clash(taken map[claim]Driver) (c claim, first Driver, clash bool) {
-	for _, c := range d.claims() {
-		if first, ok := taken[c]; ok {
-			return c, first, true
-		}
-	}
-	return claim{}, Driver{}, false
 }
 
 // claim is something that only one of the drivers of a hub can have.

@@ -48,7 +48,9 @@ type Registry struct {
 // New returns the Registry of the drivers that the file lists, and of those that the Source of
 // CSIDriver objects finds while discovery.csiDrivers is enabled. It starts nothing.
 func New(file ConfigSource, objects Source) *Registry {
-	return &Registry{file: file, objects: objects, updates: make(chan Snapshot, 1)}
+	r := &Registry{file: file, objects: objects, updates: make(chan Snapshot, 1)}
+	r.conflicts.Store(&[]Conflict{})
+	return r
 }
 
 // Updates is where Run sends what is to be served: the latest Snapshot, of those
@@ -60,10 +62,7 @@ func (r *Registry) Updates() <-chan Snapshot { return r.updates }
 // Conflicts returns what was found and is not served, as of the latest Snapshot,
 // in order of name.
 func (r *Registry) Conflicts() []Conflict {
-	if conflicts := r.conflicts.Load(); conflicts != nil {
-		return slices.Clone(*conflicts)
-	}
-	return nil
+	return slices.Clone(*r.conflicts.Load())
 }
 
 // Run runs the sources and sends to Updates until ctx ends. It returns nil then,
