@@ -136,10 +136,7 @@ func (v *volume) tries(inStatus *storagev1.VolumeError) {
 		v.stop(f)
 	}
 	if v.va.value.DeletionTimestamp == nil {
-		next := "Look at the log of the attacher that works for driver " + v.driver + ", and at the log of the driver's controller."
-		if known.State != status.Stuck {
-			next = "Wait some seconds. If this lasts: " + strings.ToLower(next[:1]) + next[1:]
-		}
+		next := "Wait some seconds if it was asked for just now. Otherwise look at the log of the attacher that works for driver " + v.driver + ", and at the log of the driver's controller."
 		v.stopUnlessStopped(found(diagnosis.NoReasonKnown, v.attachmentRef(), "no problem was found", next))
 	}
 }
@@ -206,7 +203,7 @@ func (v *volume) failed(f Finding, cause diagnosis.Verdict) {
 		v.later(f)
 	case f.Verdict == diagnosis.SecretForbidden && !strings.Contains(f.Next, "secret "+secret+","):
 		f.Next = v.action(f.Verdict) // whoever may write the status of a VolumeAttachment could name another secret
-		v.stop(f)
+		fallthrough
 	default:
 		v.stop(f)
 	}

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -99,21 +98,11 @@ func (v *volume) outOfService(f *Finding) {
 // without the attach that they offer: so attachRequired counts as wrong only if a Pod waits.
 func (v *volume) waitingPods() []corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(items(v.pods)), func(p corev1.Pod) bool {
-		return p.Spec.NodeName == "" || p.Status.Phase != corev1.PodPending || p.DeletionTimestamp != nil || v.now.Sub(scheduled(&p)) < slow ||
+		return p.Status.Phase != corev1.PodPending || p.DeletionTimestamp != nil || p.Status.StartTime == nil || v.now.Sub(p.Status.StartTime.Time) < slow ||
 			slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { // it waits for something else
 				return c.State.Waiting == nil || c.State.Waiting.Reason != "ContainerCreating" && c.State.Waiting.Reason != "PodInitializing"
 			})
 	})
-}
-
-// scheduled returns when a Pod got its node, else when it was created.
-func scheduled(p *corev1.Pod) time.Time {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return p.CreationTimestamp.Time
 }
 
 // requireAttach makes the CSIDriver again with attachRequired: true, since the API server lets nobody change the field.
@@ -144,19 +133,15 @@ const unrenewedAfter = 40 * time.Second
 // freeLease takes the lease away from another attacher that is gone.
 func (v *volume) freeLease(f *Finding) {
 	l := v.leaseRead.value
-	if slices.ContainsFunc(v.view.Members(), func(r status.Replica) bool { return r.Identity == v.lease.Holder }) {
+	ours := slices.ContainsFunc(v.view.Members(), func(r status.Replica) bool { return r.Identity == v.lease.Holder })
+	read := l != nil && l.Spec.RenewTime != nil && v.lease.Duration > 0 // else the hub sees another holder
+	if ours || !read || v.now.Sub(v.lease.Renewed) < unrenewedAfter {
 		return
 	}
-	if l == nil || l.Spec.RenewTime == nil || ptr.Deref(l.Spec.HolderIdentity, "") != v.lease.Holder || v.now.Sub(l.Spec.RenewTime.Time) < unrenewedAfter {
-		return
-	}
-	record := recordOf(l, v.now)
-	age := f.Age
 	*f = v.finding(diagnosis.Diagnosis{Verdict: diagnosis.LeaseHolderGone, Object: f.Object,
-		Fact:    fmt.Sprintf("held by %s, which has not renewed it for %s", v.lease.Holder, diagnosis.Length(v.now.Sub(record.Renewed))),
-		Detail:  fmt.Sprintf("it expires in %s if it is not renewed", diagnosis.Length(record.Renewed.Add(record.Duration).Sub(v.now))),
+		Fact:    fmt.Sprintf("held by %s, which has not renewed it for %s", v.lease.Holder, diagnosis.Length(v.now.Sub(v.lease.Renewed))),
+		Detail:  fmt.Sprintf("it expires in %s if it is not renewed", diagnosis.Length(v.lease.Renewed.Add(v.lease.Duration).Sub(v.now))),
 		Actions: []string{"Make sure that its holder is gone, and free the lease, or wait until it expires: the hub takes it then. The command changes nothing if the holder has renewed the lease in the meantime: then it lives."}})
-	f.Age = age
 	type operation map[string]any
 	patch, err := json.Marshal([]operation{ // its tests make it fail if the lease has changed
 		{"op": "test", "path": "/spec/holderIdentity", "value": v.lease.Holder}, {"op": "test", "path": "/spec/renewTime", "value": l.Spec.RenewTime},

@@ -65,7 +65,7 @@ func (s *cureScene) playStatefulSetPod() (question string) {
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: s.name, UID: types.UID(s.name), Controller: ptr.To(true)}}
 	since := metav1.NewTime(time.Now().Add(-5 * time.Minute))
 	s.playPod(pod, func(ctx context.Context) error {
-		status := fmt.Sprintf(`{"status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"True","lastTransitionTime":%q}]}}`, since.UTC().Format(time.RFC3339))
+		status := fmt.Sprintf(`{"status":{"phase":"Pending","startTime":%q}}`, since.UTC().Format(time.RFC3339))
 		_, err := s.kube.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status")
 		return err
 	})

@@ -8,11 +8,10 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -32,7 +31,7 @@ type HubReader interface {
 	Attachment(ctx context.Context, replica, name string) (*status.Attachment, error)
 }
 
-// Kube is the part of the Kubernetes API that is read; every kubernetes.Interface implements it.
+// Kube is the part of the Kubernetes API that is read.
 type Kube interface {
 	CoordinationV1() coordinationv1client.CoordinationV1Interface
 	CoreV1() corev1client.CoreV1Interface
@@ -143,9 +142,6 @@ func (e *explainer) notFound() *Finding {
 			}
 		}
 	}
-	next := "Check the spelling and the namespace."
-	if e.question.Kind == VolumeAttachment {
-		next = "Check the spelling: a VolumeAttachment is deleted when its volume is detached. Otherwise " + forms + "."
-	}
+	next := "Check the spelling and the namespace; a VolumeAttachment is deleted when its volume is detached. Otherwise " + forms + "."
 	return new(found(diagnosis.ObjectNotFound, e.question.String(), "does not exist", next))
 }

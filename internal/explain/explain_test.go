@@ -320,7 +320,7 @@ func notReady(taints ...corev1.Taint) func(*world) {
 func waitsWithoutAttach(waits time.Duration, change func(*corev1.Pod)) func(*world) {
 	return all(notAsked, noAttach, func(w *world) {
 		w.served.NoAttach = true
-		w.pod.CreationTimestamp, w.pod.Status.Phase = ago(waits), corev1.PodPending
+		w.pod.Status.StartTime, w.pod.Status.Phase = agoPointer(waits), corev1.PodPending
 		change(w.pod)
 	})
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	storagev1 "k8s.io/api/storage/v1"
-
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
@@ -69,7 +67,11 @@ func (v *volume) elsewhere() bool {
 		object, node := ref(VolumeAttachment, "", other.Name), other.Spec.NodeName
 		switch {
 		case other.DeletionTimestamp != nil && (other.Status.Attached || len(other.Finalizers) > 0): // it is not known to be detached
-			v.stop(v.lasting(diagnosis.WaitingForDetach, object, "being detached from node "+node, other.DeletionTimestamp.Time, oneNodeOnly(&other),
+			why := "the volume can be on one node only"
+			if e := other.Status.DetachError; e != nil {
+				why += "; the last try failed: " + e.Message
+			}
+			v.stop(v.lasting(diagnosis.WaitingForDetach, object, "being detached from node "+node, other.DeletionTimestamp.Time, why,
 				fmt.Sprintf("Run csi-attach-hub explain %s to see why the volume is not detached yet.", other.Name)))
 			return true
 		case other.DeletionTimestamp == nil && other.Status.Attached:
@@ -79,15 +81,6 @@ func (v *volume) elsewhere() bool {
 		}
 	}
 	return false
-}
-
-// oneNodeOnly says why a volume waits for the detach of another VolumeAttachment, and how its last try failed.
-func oneNodeOnly(other *storagev1.VolumeAttachment) string {
-	why := "the volume can be on one node only"
-	if e := other.Status.DetachError; e != nil {
-		why += "; the last try failed: " + e.Message
-	}
-	return why
 }
 
 // podsOn says which Pods use the volume on a node.

@@ -47,16 +47,14 @@ func ParseQuestion(text, namespace string) (Question, error) {
 		return Question{}, fmt.Errorf("unknown kind %q: %s", prefix, forms)
 	}
 	q := Question{Kind: kind, Name: name}
-	if kind == Pod || kind == PersistentVolumeClaim {
+	namespaced := kind == Pod || kind == PersistentVolumeClaim
+	if namespaced {
 		q.Namespace = namespace
 		if before, after, both := strings.Cut(name, "/"); both {
 			q.Namespace, q.Name = before, after
 		}
-		if q.Namespace == "" {
-			return Question{}, fmt.Errorf("%q has no namespace: %s", text, forms)
-		}
 	}
-	if q.Name == "" || strings.Contains(q.Name, "/") {
+	if q.Name == "" || strings.Contains(q.Name, "/") || namespaced && q.Namespace == "" {
 		return Question{}, fmt.Errorf("%q is not a name: %s", text, forms)
 	}
 	return q, nil

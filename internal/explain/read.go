@@ -62,13 +62,13 @@ func one[T any](ctx context.Context, r *reader, kind Kind, namespace, name strin
 	return once(r, ref(kind, namespace, name), func() (*T, error) { return get(ctx, name, metav1.GetOptions{}) })
 }
 
-// selected returns the objects of a list for which wanted is true.
-func selected[T any](all object[[]T], wanted func(*T) bool) object[[]T] {
-	if all.value == nil {
-		return all
+// selected returns the objects of a list that was read for which wanted is true.
+func selected[L, T any](list object[L], of func(*L) []T, wanted func(*T) bool) object[[]T] {
+	if list.value == nil {
+		return object[[]T]{err: list.err}
 	}
 	some := []T{}
-	for _, o := range items(all) {
+	for _, o := range of(list.value) {
 		if wanted(&o) {
 			some = append(some, o)
 		}
@@ -90,24 +90,16 @@ func (e *explainer) nodeNamed(ctx context.Context, name string) object[corev1.No
 
 // attachments reads the VolumeAttachments for which wanted is true.
 func (e *explainer) attachments(ctx context.Context, wanted func(*storagev1.VolumeAttachment) bool) object[[]storagev1.VolumeAttachment] {
-	return selected(once(&e.reader, "the VolumeAttachments", func() (*[]storagev1.VolumeAttachment, error) {
-		l, err := e.Kube.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, err
-		}
-		return &l.Items, nil
-	}), wanted)
+	return selected(once(&e.reader, "the VolumeAttachments", func() (*storagev1.VolumeAttachmentList, error) {
+		return e.Kube.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
+	}), func(l *storagev1.VolumeAttachmentList) []storagev1.VolumeAttachment { return l.Items }, wanted)
 }
 
 // users reads the Pods that use a claim and have not ended.
 func (e *explainer) users(ctx context.Context, namespace, claim string) object[[]corev1.Pod] {
-	return selected(once(&e.reader, "the Pods in namespace "+namespace, func() (*[]corev1.Pod, error) {
-		l, err := e.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, err
-		}
-		return &l.Items, nil
-	}), func(p *corev1.Pod) bool {
+	return selected(once(&e.reader, "the Pods in namespace "+namespace, func() (*corev1.PodList, error) {
+		return e.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	}), func(l *corev1.PodList) []corev1.Pod { return l.Items }, func(p *corev1.Pod) bool {
 		for i := range p.Spec.Volumes {
 			if ClaimOf(p, &p.Spec.Volumes[i]) == claim && !finished(p) {
 				return true

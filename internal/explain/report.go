@@ -41,11 +41,11 @@ func (r Result) ExitCode() int {
 func (r Report) ExitCode() int {
 	code := r.Result.ExitCode()
 	if s := r.Subject; code == 0 && s != nil {
-		switch {
-		case slices.ContainsFunc(s.Checks, func(c status.Check) bool { return !c.OK }):
-			return 1
-		case s.checksUnknown:
+		if s.checksUnknown {
 			return NotKnown.ExitCode()
+		}
+		if slices.ContainsFunc(s.Checks, func(c status.Check) bool { return !c.OK }) {
+			return 1
 		}
 	}
 	return code

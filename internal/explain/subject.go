@@ -10,7 +10,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
@@ -23,7 +22,7 @@ func (e *explainer) explainDriver(ctx context.Context, r *Report) (exists bool) 
 	v := &volume{explainer: e, driver: e.question.Name}
 	v.readDriver(ctx)
 	s := &SubjectReport{Reasons: []Reason{}, Facts: []string{}}
-	r.Subject = s
+	r.Subject, r.Result = s, NotKnown
 	r.VolumeAttachments = e.rows(ctx, status.AttachmentFilter{Driver: v.driver, Health: []status.HealthState{status.Broken, status.Attention}})
 	if v.served != nil {
 		v.servedSubject(ctx, s)
@@ -33,7 +32,6 @@ func (e *explainer) explainDriver(ctx context.Context, r *Report) (exists bool) 
 		for _, f := range v.lastResorts {
 			v.stop(f)
 		}
-		r.Result = NotKnown
 		if stop := v.report.Stop; stop != nil {
 			v.cure(stop)
 			health := status.Attention
@@ -45,10 +43,7 @@ func (e *explainer) explainDriver(ctx context.Context, r *Report) (exists bool) 
 		}
 		s.Facts, s.Notes = append(s.Facts, v.report.Path...), v.report.Notes
 	}
-	switch {
-	case v.csiDriver.missing:
-		s.say("CSIDriver %s does not exist: the driver counts as one with attachRequired: true", v.driver)
-	case v.noAttach():
+	if v.noAttach() {
 		s.say("CSIDriver %s has attachRequired: false: volumes of the driver need no attach", v.driver)
 	}
 	return v.served != nil || !v.csiDriver.missing || v.leaseRead.value != nil || len(r.VolumeAttachments) > 0 || len(e.view.Conflicts(v.driver)) > 0 ||
@@ -79,14 +74,8 @@ func (v *volume) servedSubject(ctx context.Context, s *SubjectReport) {
 	if d.Lease.Mine && d.Up {
 		s.say("%s works for the driver", cmp.Or(d.Leader, "the hub"))
 	}
-	for _, c := range v.view.Conflicts(d.Name) {
-		s.Notes = append(s.Notes, found(diagnosis.DriverConflict, "driver "+d.Name, fmt.Sprintf("also found at %s, which is not served: %s", c.Loser, c.Reason), ""))
-	}
 	for _, u := range d.Unowned[:min(mostDangling, len(d.Unowned))] {
 		s.Notes = append(s.Notes, v.finding(u.Diagnose(d.Name)))
-	}
-	if more := d.UnownedCount - mostDangling; more > 0 {
-		s.say("more volumes left attached: %d", more)
 	}
 }
 
@@ -107,7 +96,11 @@ func (e *explainer) explainNode(ctx context.Context, r *Report) (exists bool, er
 		registered := map[string]bool{}
 		for _, d := range v.csiNode.value.Spec.Drivers {
 			registered[d.Name] = true
-			s.say("driver %s: node ID %s, %s", d.Name, d.NodeID, limitOf(d))
+			limit := "no limit"
+			if a := d.Allocatable; a != nil && a.Count != nil {
+				limit = fmt.Sprintf("limit %d (allocatable.count)", *a.Count)
+			}
+			s.say("driver %s: node ID %s, %s", d.Name, d.NodeID, limit)
 		}
 		for _, a := range r.VolumeAttachments {
 			if !registered[a.Driver] && a.Operation != status.Detach {
@@ -137,14 +130,6 @@ func (e *explainer) explainNode(ctx context.Context, r *Report) (exists bool, er
 		}
 	}
 	return true, nil
-}
-
-// limitOf says how many volumes of a driver a node may have.
-func limitOf(d storagev1.CSINodeDriver) string {
-	if d.Allocatable == nil || d.Allocatable.Count == nil {
-		return "no limit"
-	}
-	return fmt.Sprintf("limit %d (allocatable.count)", *d.Allocatable.Count)
 }
 
 // rows returns the VolumeAttachments that a filter selects, the worst first: as the hub sees them, or by their objects if

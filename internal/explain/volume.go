@@ -51,7 +51,7 @@ type volume struct {
 	// va is the VolumeAttachment of the volume for the node. others are the other VolumeAttachments of the volume.
 	va     object[storagev1.VolumeAttachment]
 	others object[[]storagev1.VolumeAttachment]
-	// otherNode is a node to which the volume is attached too.
+	// otherNode is the node to which a single-node volume is attached instead.
 	otherNode object[corev1.Node]
 
 	secret       corev1.SecretReference // of the calls; zero: they need none, or it is not known
@@ -196,8 +196,10 @@ func (v *volume) read(ctx context.Context) {
 	v.readUse(ctx)
 	v.node = v.nodeNamed(ctx, v.nodeName)
 	v.csiNode = one(ctx, &v.reader, "CSINode", "", v.nodeName, v.Kube.StorageV1().CSINodes().Get)
-	if other := v.attachedElsewhere(); other != nil && v.singleNode() {
-		v.otherNode = v.nodeNamed(ctx, other.Spec.NodeName)
+	for _, other := range items(v.others) {
+		if v.singleNode() && other.Status.Attached && other.DeletionTimestamp == nil {
+			v.otherNode = v.nodeNamed(ctx, other.Spec.NodeName)
+		}
 	}
 	spec, va := v.spec(), v.va.value
 	switch {
@@ -311,16 +313,6 @@ func (v *volume) singleNode() bool {
 	})
 }
 
-// attachedElsewhere returns the VolumeAttachment by which the volume is attached to another node, nil without one.
-func (v *volume) attachedElsewhere() *storagev1.VolumeAttachment {
-	for _, other := range items(v.others) {
-		if other.DeletionTimestamp == nil && other.Status.Attached {
-			return &other
-		}
-	}
-	return nil
-}
-
 // handle returns the volume's handle, "" if it is not known.
 func (v *volume) handle() string {
 	var noted, written string
@@ -333,16 +325,6 @@ func (v *volume) handle() string {
 		written = spec.CSI.VolumeHandle
 	}
 	return cmp.Or(noted, written)
-}
-
-// isOfVolume reports whether an unowned publication of the volume's driver is of this volume. A
-// PersistentVolume may have been recreated with another handle: its name counts only if the handle is
-// not known.
-func (v *volume) isOfVolume(u status.UnownedPublication) bool {
-	if handle := v.handle(); handle != "" {
-		return u.VolumeHandle == handle
-	}
-	return v.volumeName != "" && u.PersistentVolume == v.volumeName
 }
 
 // ready returns the condition of a node that says whether it is ready, nil if it has none.

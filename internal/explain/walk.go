@@ -141,8 +141,6 @@ func (v *volume) claimStage() bool {
 			object, claim.UID, cmp.Or(claim.Spec.VolumeName, "none")), released))
 	case claim.Status.Phase != corev1.ClaimBound:
 		return v.claimStop(found(diagnosis.ClaimNotBound, object, unboundFact(claim), "Look at the claim's Events, its StorageClass and the driver's provisioner: a volume is attached only after its claim is bound. With WaitForFirstConsumer it is bound when a Pod has a node."))
-	case claim.DeletionTimestamp != nil:
-		v.note(v.lasting(diagnosis.ClaimNotBound, object, "being deleted", claim.DeletionTimestamp.Time, "", "Wait: the claim is removed when no Pod uses it."))
 	}
 	v.ok("%s is bound to %s", object, ref(PersistentVolume, "", v.volumeName))
 	return true
@@ -236,8 +234,7 @@ func (v *volume) attachmentRef() string { return ref(VolumeAttachment, "", v.va.
 // attached notes the risks of an attached volume.
 func (v *volume) attached(va *storagev1.VolumeAttachment) {
 	v.ok("%s says that the volume is attached to node %s", v.attachmentRef(), va.Spec.NodeName)
-	finalizer := attach.Finalizer(va.Spec.Attacher)
-	if va.Annotations[attach.AnnotationNodeID] != "" && !attach.HasFinalizer(va.Finalizers, finalizer) {
+	if finalizer := attach.Finalizer(va.Spec.Attacher); va.Annotations[attach.AnnotationNodeID] != "" && !attach.HasFinalizer(va.Finalizers, finalizer) {
 		v.note(found(diagnosis.FinalizerOfAnother, v.attachmentRef(), "finalizer "+finalizer+" was removed: if the object is deleted now, its volume stays attached", "Check that an attacher works for the driver: it adds the finalizer again."))
 	}
 	v.driverNotes()
@@ -257,7 +254,8 @@ func (v *volume) nodeNotes() {
 }
 
 // danglingNotes notes where the volume is attached without a VolumeAttachment, once for a volume on several nodes, and not
-// if the walk has stopped there.
+// if the walk has stopped there. A PersistentVolume may have been recreated with another handle: its name counts only if the
+// handle is not known.
 func (v *volume) danglingNotes(before []*volume) {
 	same := func(other *volume) bool {
 		return v.driver == other.driver && v.volumeName == other.volumeName && v.handle() == other.handle()
@@ -266,7 +264,7 @@ func (v *volume) danglingNotes(before []*volume) {
 		return
 	}
 	for _, u := range v.served.Unowned {
-		if v.isOfVolume(u) {
+		if handle := v.handle(); handle != "" && u.VolumeHandle == handle || handle == "" && v.volumeName != "" && u.PersistentVolume == v.volumeName {
 			v.note(v.finding(u.Diagnose(v.driver)))
 		}
 	}
