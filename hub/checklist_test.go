@@ -66,11 +66,8 @@ func TestChecklistOfADriverInAnyModeSaysWhatIsMissing(t *testing.T) {
 				names := slices.Sorted(maps.Keys(checks))
 				want := []string{"capabilities", "endpoint", "lease", "name", "node IDs", "rights", "secrets"}
 				open := []string{"node IDs", "rights", "secrets"}
-				switch mode {
-				case registry.ModeObserve:
+				if mode == registry.ModeObserve {
 					want, open = append([]string{"capabilities", "decisions"}, want[1:]...), []string{"decisions", "lease", "node IDs", "rights", "secrets"}
-				case registry.ModePaused:
-					open = []string{"lease", "node IDs", "rights", "secrets"}
 				}
 				if !slices.Equal(names, want) || !slices.Equal(openNames(checks), open) {
 					t.Fatalf("checks %v, open %v, want %v, open %v", names, openNames(checks), want, open)
