@@ -111,7 +111,7 @@ func TestEveryPathStateAndVerdictIsDocumented(t *testing.T) {
 	for heading, want := range map[string][]string{
 		"HTTP API": append(inSource(t, `HandleFunc\("(/api/[^"]+)"`, "../hub/status/api.go"),
 			inSource(t, `(?m)^\tcase "(\w+)"`, "../hub/status/api.go")...),
-		"Probes":             inSource(t, `HandleFunc\("(/(?:livez|readyz|healthz)[^"]*)"`, "../hub/status/handler.go"),
+		"Probes":             inSource(t, `HandleFunc\("(/(?:livez|readyz|healthz)[^"]*)"`, "../hub/status/server.go"),
 		"explain":            inSource(t, `Verdict = "(\w+)"`, "../hub/diagnosis/verdict.go"),
 		"States of a driver": inSource(t, `State = "(\w+)"`, "../hub/driver_state.go"),
 	} {
