@@ -58,15 +58,6 @@ func wantedSince(va *storagev1.VolumeAttachment, op attach.Operation) time.Time 
 	return time.Time{}
 }
 
-// firstAskedFor is wantedSince, and zero if another client has undone an attach: the attach that follows was not asked
-// for when the object was created.
-func firstAskedFor(va *storagev1.VolumeAttachment, op attach.Operation) time.Time {
-	if op == attach.Attaching && attach.WasAttached(va) {
-		return time.Time{}
-	}
-	return wantedSince(va, op)
-}
-
 // stuckWatch finds the VolumeAttachments of a driver whose operation has had no success for too long, also while
 // the driver cannot be called.
 type stuckWatch struct {

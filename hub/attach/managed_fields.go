@@ -81,51 +81,17 @@ func writtenSince(before, after *storagev1.VolumeAttachment, entry *metav1.Manag
 	return ""
 }
 
-// WasAttached reports whether the volume of a VolumeAttachment is attached, or was before a client set
-// status.attached to false: managedFields then show a write of the field. A new object has false there without
-// a write, as its creation sets no status.
-func WasAttached(va *storagev1.VolumeAttachment) bool {
-	return va.Status.Attached || slices.ContainsFunc(va.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-		_, wrote := parseFields(&entry).Status["f:attached"]
-		return wrote
-	})
-}
-
-// PruneManagedFields returns the part of managedFields that ForeignWrite and WasAttached read, for a cache of
-// many objects: the fields that attachers write, and only entries that have some. Of the hub's own entries it
-// keeps those of the status, without their time. It does not change the entries. Its result shares memory with
-// other results and must not be changed.
+// PruneManagedFields returns the part of managedFields that ForeignWrite reads, for a cache of many objects: the fields
+// that attachers write, and only entries of others that have some. It does not change the entries. Its result shares memory
+// with other results and must not be changed.
 func PruneManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
-	n, last, parsed := 0, 0, make([]*fields, 0, 8) // on the stack
+	var pruned []metav1.ManagedFieldsEntry
 	for i := range entries {
-		parsed = append(parsed, parseFields(&entries[i]))
-		if needed(&entries[i], parsed[i]) {
-			n, last = n+1, i
+		if f := parseFields(&entries[i]); entries[i].Manager != FieldManager && !f.empty() {
+			pruned = append(pruned, sharedEntry(&entries[i], f))
 		}
 	}
-	switch {
-	case n == 0:
-		return nil
-	case n == 1 && entries[last].Manager == FieldManager: // nearly all VolumeAttachments
-		return ownEntries.get(kindOf(&entries[last], parsed[last]), func() []metav1.ManagedFieldsEntry {
-			return []metav1.ManagedFieldsEntry{sharedEntry(&entries[last], parsed[last])}
-		})
-	}
-	pruned := make([]metav1.ManagedFieldsEntry, 0, n) // append would reserve more
-	for i := range entries {
-		if needed(&entries[i], parsed[i]) {
-			pruned = append(pruned, sharedEntry(&entries[i], parsed[i]))
-		}
-	}
-	return pruned
-}
-
-// needed reports whether ForeignWrite or WasAttached reads an entry with these fields. ForeignWrite skips the hub's own.
-func needed(entry *metav1.ManagedFieldsEntry, f *fields) bool {
-	if entry.Manager == FieldManager {
-		return len(f.Status) > 0
-	}
-	return !f.empty()
+	return slices.Clip(pruned)
 }
 
 func writeOf(entry *metav1.ManagedFieldsEntry, what string) Write {
@@ -236,11 +202,8 @@ func within(a, b fieldNames) bool {
 	return true
 }
 
-// knownEntries are pruned entries without their time. ownEntries are lists of one entry, which the hub has written.
-var (
-	knownEntries memo[entryKind, metav1.ManagedFieldsEntry]
-	ownEntries   memo[entryKind, []metav1.ManagedFieldsEntry]
-)
+// knownEntries are pruned entries without their time.
+var knownEntries memo[entryKind, metav1.ManagedFieldsEntry]
 
 // entryKind is an entry without its time.
 type entryKind struct {
@@ -251,16 +214,14 @@ func kindOf(entry *metav1.ManagedFieldsEntry, f *fields) entryKind {
 	return entryKind{entry.Manager, string(entry.Operation), entry.APIVersion, entry.Subresource, f.text}
 }
 
-// sharedEntry returns an entry with nothing but these fields. It shares the strings and fields of
-// an equal entry that was returned before. An entry of the hub has no time.
+// sharedEntry returns an entry with nothing but these fields. It shares the strings and fields of an equal entry that was
+// returned before.
 func sharedEntry(entry *metav1.ManagedFieldsEntry, f *fields) metav1.ManagedFieldsEntry {
 	kind := kindOf(entry, f)
 	shared := knownEntries.get(kind, func() metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: kind.manager, Operation: metav1.ManagedFieldsOperationType(kind.operation),
 			APIVersion: kind.apiVersion, Subresource: kind.subresource, FieldsV1: metav1.NewFieldsV1(kind.fields)}
 	})
-	if kind.manager != FieldManager {
-		shared.Time = entry.Time
-	}
+	shared.Time = entry.Time
 	return shared
 }

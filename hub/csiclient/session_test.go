@@ -182,11 +182,11 @@ func TestCallsAreCountedUntilTheSessionIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	_ = <-publish(ctx, s, "v")
+	<-publish(ctx, s, "v")
 	d.turn(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Code: codes.NotFound}}})
-	_ = <-publish(ctx, s, "v")
+	<-publish(ctx, s, "v")
 	s.Close()
-	_ = <-publish(ctx, s, "v")
+	<-publish(ctx, s, "v")
 	mu.Lock()
 	defer mu.Unlock()
 	const method = "/csi.v1.Controller/ControllerPublishVolume "
