@@ -28,7 +28,6 @@ type manager struct {
 	logger   klog.Logger // names the driver
 	log      operationLog
 	redactor *attach.Redactor
-	health   healthQuestions
 	retire   context.CancelFunc
 	ended    chan struct{} // closed when the driver has drained
 	checks   checkAnswers  // for the checklist
@@ -61,7 +60,6 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 		logger:   logger,
 		log:      newOperationLog(),
 		redactor: &attach.Redactor{Publications: m.table.Secrets},
-		health:   newHealthQuestions(),
 		ended:    make(chan struct{}),
 		state:    newDriverState(spec, time.Now()),
 		changed:  make(chan struct{}),

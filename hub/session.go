@@ -18,7 +18,6 @@ type Session interface {
 	// Probe asks whether the driver is ready. It returns csiclient.ErrNotReady if the driver answers that it
 	// is not.
 	Probe(context.Context) error
-	VolumeHealth(ctx context.Context, handle string) ([]csiclient.VolumeHealth, error)
 	Info() csiclient.Info
 	Done() <-chan struct{}
 	Close()

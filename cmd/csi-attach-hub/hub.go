@@ -91,7 +91,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 	view := statusSource{Hub: h, source: source, registry: r, leases: leases, started: time.Now()}
 	options.Probes.Add(status.LeaderElection, "leases", view.leaderCheck)
 	shown := s.http.Options
-	shown.Source, shown.Volumes, shown.Metrics, shown.Probes = view, h, options.Metrics, options.Probes
+	shown.Source, shown.Metrics, shown.Probes = view, options.Metrics, options.Probes
 	for _, shown.Endpoint = range s.http.Addresses {
 		server, err := status.Listen(ctx, shown)
 		if err != nil { // an address in use ends the program at its start

@@ -133,7 +133,6 @@ func readCapabilities(ctx context.Context, conn *grpc.ClientConn) (Capabilities,
 		SingleNodeMultiWriter: controller[csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER],
 		ListPublishedNodes: controller[csi.ControllerServiceCapability_RPC_LIST_VOLUMES] &&
 			controller[csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES],
-		GetVolumeHealth: controller[csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH],
 	}, nil
 }
 

@@ -31,7 +31,6 @@ func TestConnectReadsWhoTheDriverIsAndWhatItCan(t *testing.T) {
 		{"a list without nodes", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.ListVolumesRPC}, Capabilities{}, 1},
 		{"nodes without a list", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.ListVolumesPublishedNodes}, Capabilities{}, 1},
 		{"a list with nodes", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.ListVolumesRPC, fakecsi.ListVolumesPublishedNodes}, Capabilities{ListPublishedNodes: true}, 1},
-		{"health", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.GetVolumeHealth}, Capabilities{GetVolumeHealth: true}, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx := testContext(t)

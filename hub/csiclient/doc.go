@@ -16,7 +16,7 @@
 //
 // ListVolumes joins the pages of a listing: it returns all of them or an error. It
 // distinguishes volumes that are published nowhere from volumes whose nodes the driver did
-// not report. VolumeHealth asks for the health of one volume.
+// not report.
 //
 // No driver may take the memory of the others: answers, their headers and
 // listings are limited (limits.go, listing.go), and so is the number of pages that all drivers send at once.

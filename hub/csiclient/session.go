@@ -60,8 +60,6 @@ type Capabilities struct {
 	SingleNodeMultiWriter bool
 	// ListPublishedNodes: LIST_VOLUMES and LIST_VOLUMES_PUBLISHED_NODES.
 	ListPublishedNodes bool
-	// GetVolumeHealth: GET_VOLUME_HEALTH (CSI 1.13, alpha).
-	GetVolumeHealth bool
 }
 
 // PublishUnpublish is the name of the capability to attach and detach volumes.
@@ -78,7 +76,6 @@ func (c Capabilities) Names() []string {
 		{c.PublishReadonly, "PUBLISH_READONLY"},
 		{c.SingleNodeMultiWriter, "SINGLE_NODE_MULTI_WRITER"},
 		{c.ListPublishedNodes, "LIST_VOLUMES_PUBLISHED_NODES"},
-		{c.GetVolumeHealth, "GET_VOLUME_HEALTH"},
 	} {
 		if known.has {
 			names = append(names, known.name)

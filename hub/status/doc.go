@@ -12,8 +12,7 @@
 // subcommands show these values and compute no health of their own. A fact has no age in its text, and a time
 // beside it.
 //
-// The package decides nothing, and has no request that changes anything. One request leads to a call of a driver, which
-// changes nothing either: /api/v1/volume-health. All others call neither the cluster nor a driver.
+// The package decides nothing, and has no request that changes anything or calls the cluster or a driver.
 //
 // # HTTP
 //
@@ -63,9 +62,6 @@
 //	/api/v1/drivers             {"drivers": [...]}, by name
 //	/api/v1/drivers/{name}      one of them, or 404
 //	/api/v1/attachments         {"attachments": [...], "total": n, "continue": "..."}, by name
-//	/api/v1/volume-health       what the driver reports about the volume of ?attachment=NAME: {"asked", "problems"};
-//	                            503 if it was not asked or has failed. The hub asks a driver one question at a
-//	                            time, and gives an answer again for 10 s
 //
 // The types Driver, Attachment and Overview describe the fields. Programs go by state, by waiting.kind
 // (WaitKind) and by lastCause (package diagnosis). reason, waitsFor and lastError are texts for people.

@@ -35,8 +35,6 @@ type Options struct {
 	MetricsPath string
 	// Source is the running hub.
 	Source Source
-	// Volumes asks drivers about the health of volumes; nil: /api/v1/volume-health is not served.
-	Volumes VolumeHealthReader
 	// Metrics has the counters.
 	Metrics *Metrics
 	// Probes says whether the process is live and ready; nil for one that always is.

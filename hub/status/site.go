@@ -71,9 +71,6 @@ func (s *site) routes() *http.ServeMux {
 	mux.HandleFunc("/api/v1/drivers", s.api(func(*http.Request) (any, *failure) { return DriverList{s.hub.drivers()}, nil }))
 	mux.HandleFunc("/api/v1/drivers/{name}", s.api(s.driver))
 	mux.HandleFunc("/api/v1/attachments", s.api(s.attachmentList))
-	if s.Volumes != nil {
-		mux.HandleFunc("/api/v1/volume-health", s.volumeHealth)
-	}
 	return mux
 }
 

@@ -87,13 +87,6 @@ func (h *Hub) Attachment(ctx context.Context, name, attachment string) (*status.
 	return &list.Attachments[0], err
 }
 
-// VolumeHealth has one replica, by its name in the View, ask the driver of a VolumeAttachment about the health of the
-// volume. It blocks for some seconds if the driver is slow.
-func (h *Hub) VolumeHealth(ctx context.Context, name, attachment string) (*status.VolumeHealth, error) {
-	var health status.VolumeHealth
-	return &health, h.ask(ctx, name, "/api/v1/volume-health", url.Values{"attachment": {attachment}}, &health)
-}
-
 // Volumes passes the VolumeAttachments that a filter selects to take, in no order, each once: as the replica
 // sees it that reported its driver in the View. Those of a driver that no replica serves come from the first
 // replica that knows them. take is called by one goroutine at a time. The error says what could not be

@@ -152,7 +152,7 @@ func TestOnlyCallsThatAttachingNeedsReachTheDriver(t *testing.T) {
 
 	want := []string{"/csi.v1.Identity/GetPluginInfo", "/csi.v1.Identity/GetPluginCapabilities", "/csi.v1.Identity/Probe",
 		"/csi.v1.Controller/ControllerGetCapabilities", publishMethod, "/csi.v1.Controller/ControllerUnpublishVolume",
-		"/csi.v1.Controller/ListVolumes", "/csi.v1.Controller/ControllerGetVolumeHealth"}
+		"/csi.v1.Controller/ListVolumes"}
 	for _, method := range want {
 		if err := conn.Invoke(s.ctx, method, &emptypb.Empty{}, &emptypb.Empty{}); err != nil {
 			t.Errorf("%s: %v", method, err)

@@ -55,7 +55,6 @@ var allowed = map[string]int64{
 	"/csi.v1.Controller/ControllerGetCapabilities": maxAnswer,
 	"/csi.v1.Controller/ControllerPublishVolume":   maxAnswer,
 	"/csi.v1.Controller/ControllerUnpublishVolume": maxAnswer,
-	"/csi.v1.Controller/ControllerGetVolumeHealth": maxAnswer,
 	"/csi.v1.Controller/ListVolumes":               maxPage,
 }
 
