@@ -250,7 +250,7 @@ func TestAttachRequiredThatBecomesFalseIsReportedOnceAndNeedsAttention(t *testin
 		}
 		health := v.healthOfDriver()
 		at := slices.IndexFunc(health.Reasons, func(r status.Reason) bool { return r.Verdict == diagnosis.AttachRequiredWrong })
-		if health.State != status.Attention || at < 0 || !strings.Contains(health.Reasons[at].Text(time.Now()), "detaching 1 volume unless") {
+		if health.State != status.Attention || at < 0 || !strings.Contains(health.Reasons[at].Text(time.Now()), "the hub detaches its volumes unless their node uses them") {
 			t.Errorf("health: %+v", health)
 		}
 		v.attachRequired(true)

@@ -125,7 +125,7 @@ func DiagnoseNoAttach(d Driver) diagnosis.Diagnosis {
 	}
 	return diagnosis.Diagnosis{
 		Verdict: diagnosis.AttachRequiredWrong, Object: "CSIDriver " + d.Name, Fact: "has attachRequired: false, and the driver has PUBLISH_UNPUBLISH_VOLUME",
-		Detail: "its volumes are detached unless their node uses them, and none is attached",
+		Detail: "the hub detaches its volumes unless their node uses them, and attaches none",
 		Actions: []string{
 			"Create the CSIDriver again with attachRequired: true if the driver's volumes need an attach: the hub then attaches the volumes of its VolumeAttachments again.",
 			"If they need none, remove the driver from the configuration when nothing of it is attached any more.",
