@@ -71,7 +71,7 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 			d.RecordedCalls, d.Mode, d.Lease, d.Checklist = 2, "observe", Lease{Name: "l", Holder: "sidecar"}, []Check{{}}
 		}, Attention, time.Time{}, "1 of 1 checks open"},
 		"attachRequired became false": {func(d *Driver) { d.NoAttach, d.Lanes[1].Queued, d.Lanes[1].Delayed = true, 8, 1 }, Attention, time.Time{},
-			"has attachRequired: false, and the driver has PUBLISH_UNPUBLISH_VOLUME: its volumes are detached unless their node uses them, and none is attached"},
+			"has attachRequired: false, and the driver has PUBLISH_UNPUBLISH_VOLUME: the hub detaches its volumes unless their node uses them, and attaches none"},
 		"attachRequired is false, and only observed": {func(d *Driver) {
 			d.NoAttach, d.Mode, d.Lease, d.Checklist = true, "observe", Lease{Name: "l", Holder: "sidecar"}, []Check{{OK: true}}
 		}, Standby, hour, ""},
