@@ -180,9 +180,6 @@ func (l *leader) describe(a *status.Attachment, s driverState, va *storagev1.Vol
 		}
 		a.LastError, a.LastCause = e.Error, e.Cause
 	}
-	if op == attach.Attaching && a.LastCause.Code == codes.FailedPrecondition.String() {
-		a.Elsewhere = l.elsewhere(a.VolumeHandle)
-	}
 	if a.Since.IsZero() && ok {
 		a.Since = e.Since
 	}

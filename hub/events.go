@@ -10,7 +10,6 @@ import (
 	eventrecord "k8s.io/client-go/tools/record"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -73,9 +72,9 @@ func (e events) dangling(pv *corev1.PersistentVolume, at attach.Target, node, en
 
 func danglingText(handle, nodeID, node string) string {
 	if node == "" {
-		return status.DriverReports + fmt.Sprintf("%q on node ID %q, where no VolumeAttachment asks for it", handle, nodeID)
+		return fmt.Sprintf("the driver reports volume %q on node ID %q, where no VolumeAttachment asks for it", handle, nodeID)
 	}
-	return status.DriverReports + fmt.Sprintf("%q on node %q (node ID %q), where no VolumeAttachment asks for it", handle, node, nodeID)
+	return fmt.Sprintf("the driver reports volume %q on node %q (node ID %q), where no VolumeAttachment asks for it", handle, node, nodeID)
 }
 
 // danglingEnd returns what follows.

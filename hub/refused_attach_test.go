@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,10 +11,18 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
+
+// elsewhere returns what is said of where else the driver has the volume of a VolumeAttachment.
+func (v *virtual) elsewhere(name string) []diagnosis.Diagnosis {
+	d := v.hub.Drivers()[0]
+	found := status.DiagnoseWork(status.DiagnosisInput{Attachment: v.seen(name), Driver: &d, Now: time.Now()})
+	return slices.DeleteFunc(found, func(d diagnosis.Diagnosis) bool { return d.Verdict != diagnosis.PublishedElsewhere })
+}
 
 // A volume that was attached by hand to another node, or left there by a process that was killed, blocked its attach until
 // somebody detached it by hand.
@@ -32,8 +41,8 @@ func TestAttachThatADanglingVolumeBlocksHealsAfterTwoListings(t *testing.T) {
 		if va := v.get("v-m"); !va.Status.Attached || v.unpublishes() != 1 {
 			t.Errorf("not healed: %+v, %d unpublishes", va.Status, v.unpublishes())
 		}
-		if seen := v.seen("v-m"); len(seen.Elsewhere) > 0 {
-			t.Errorf("shown when it is attached: %+v", seen.Elsewhere)
+		if seen := v.elsewhere("v-m"); len(seen) > 0 {
+			t.Errorf("shown when it is attached: %+v", seen)
 		}
 	})
 }
@@ -47,9 +56,9 @@ func TestAttachWaitsForTheDetachElsewhere(t *testing.T) {
 		v.start()
 		v.create(v.attachment("v", "m"))
 		v.pass(5 * time.Minute)
-		seen := v.seen("v-m")
-		if seen.Waiting.Kind != status.WaitForUnowned || len(seen.Elsewhere) != 1 || !seen.Elsewhere[0].Detaching || seen.Elsewhere[0].Node != "n" {
-			t.Errorf("waits for %+v, elsewhere %+v", seen.Waiting, seen.Elsewhere)
+		seen, elsewhere := v.seen("v-m"), v.elsewhere("v-m")
+		if seen.Waiting.Kind != status.WaitForUnowned || len(elsewhere) != 1 || !strings.HasPrefix(elsewhere[0].Actions[0], "Wait: the hub detaches it there") || !strings.Contains(elsewhere[0].Fact, "(node n)") {
+			t.Errorf("waits for %+v, elsewhere %+v", seen.Waiting, elsewhere)
 		}
 		v.turn(fakecsi.Knobs{ReleaseAll: true})
 		v.pass(time.Second)
@@ -65,13 +74,13 @@ func TestViewOfARefusedAttachNamesTheNodeThatHasTheVolume(t *testing.T) {
 		v.start()
 		v.create(v.attachment("v", "m"))
 		v.pass(5 * time.Minute)
-		seen := v.seen("v-m").Elsewhere
-		if len(seen) != 1 || seen[0].Detaching || seen[0].Node != "n" || seen[0].NodeID != "id-n" || seen[0].Asked.IsZero() || v.unpublishes() > 0 {
+		seen := v.elsewhere("v-m")
+		if len(seen) != 1 || !strings.Contains(seen[0].Fact, "at node ID id-n (node n)") || len(seen[0].Commands) == 0 || seen[0].Since.IsZero() || v.unpublishes() > 0 {
 			t.Errorf("elsewhere %+v, %d unpublishes", seen, v.unpublishes())
 		}
 		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.Internal}}})
 		v.pass(2 * time.Minute)
-		if seen := v.seen("v-m").Elsewhere; len(seen) > 0 {
+		if seen := v.elsewhere("v-m"); len(seen) > 0 {
 			t.Errorf("elsewhere after another error: %+v", seen)
 		}
 	})
@@ -86,8 +95,8 @@ func TestVolumeInUseOnItsNodeIsNotFreedForARefusedAttach(t *testing.T) {
 		v.start()
 		v.create(v.attachment("v", "m"))
 		v.pass(5 * time.Minute)
-		seen := v.seen("v-m").Elsewhere
-		if v.unpublishes() > 0 || len(seen) != 1 || seen[0].Detaching || !strings.Contains(seen[0].Kept, "it is in use on node n") {
+		seen := v.elsewhere("v-m")
+		if v.unpublishes() > 0 || len(seen) != 1 || !strings.Contains(seen[0].Detail, "the hub does not detach it because it is in use on node n") {
 			t.Errorf("%d unpublishes, elsewhere %+v", v.unpublishes(), seen)
 		}
 		v.inUse("n")

@@ -223,23 +223,6 @@ func (m *manager) unowned(l *leader) ([]status.UnownedPublication, int) {
 	return shown[:min(len(shown), status.MostUnowned)], len(shown)
 }
 
-// elsewhere returns where the driver lists a volume without a VolumeAttachment that asks for it there. A driver that has
-// published it there refuses the attach of a single-node volume with FailedPrecondition (CSI spec, "Volume published to another node").
-func (l *leader) elsewhere(handle string) []status.Elsewhere {
-	var all []status.Elsewhere
-	known, _ := l.unowned(l)
-	for _, u := range known {
-		if u.VolumeHandle == handle {
-			at := status.Elsewhere{NodeID: u.NodeID, Node: u.Node, Asked: u.Since, Detaching: !u.ReportOnly}
-			if u.ReportOnly {
-				at.Kept = u.LastError
-			}
-			all = append(all, at)
-		}
-	}
-	return all
-}
-
 // sortUnowned sorts publications, the oldest first.
 func sortUnowned(all []status.UnownedPublication) {
 	slices.SortStableFunc(all, func(a, b status.UnownedPublication) int {

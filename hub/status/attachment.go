@@ -51,18 +51,6 @@ type Attachment struct {
 	LastErrorTime time.Time       `json:"lastErrorTime,omitzero"`
 	Waiting       Wait            `json:"waiting,omitzero"`   // what it waits for, for programs; see SetWaiting
 	WaitsFor      string          `json:"waitsFor,omitempty"` // Waiting for people: "the detach from node node-7", "a worker of the driver"
-	// Elsewhere is where the driver says that the volume is published, without a VolumeAttachment that asks for it
-	// there. It is set while the driver refuses the attach because of that.
-	Elsewhere []Elsewhere `json:"elsewhere,omitempty"`
-}
-
-// Elsewhere is a node on which a volume is published although no VolumeAttachment asks for it there.
-type Elsewhere struct {
-	NodeID    string    `json:"nodeID"`
-	Node      string    `json:"node,omitempty"`      // of this cluster; empty if no CSINode has the node ID
-	Asked     time.Time `json:"asked"`               // when the driver said so
-	Detaching bool      `json:"detaching,omitempty"` // the hub detaches it there first; otherwise drift.unexpected is report, or Kept says why not
-	Kept      string    `json:"kept,omitempty"`      // why the hub may not detach it, for people: "two PersistentVolumes have the volume handle"
 }
 
 // AttachmentFilter selects VolumeAttachments. An empty field selects all.

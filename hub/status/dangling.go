@@ -1,8 +1,8 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -52,42 +52,21 @@ func detachByHand(driver, node, nodeID, volume string) (actions, commands []stri
 	}, commands
 }
 
-// DriverReports begins each text in an error of the hub that says where the driver has a volume. The driver's own message
-// is before it.
-const DriverReports = "the driver reports volume "
-
-// explained reports whether the driver refused the attach because of where the volume is. The CSI spec has
-// FailedPrecondition for a volume that is published to another node.
-func (in DiagnosisInput) explained() bool {
-	return len(in.Attachment.Elsewhere) > 0 && in.Attachment.Cause().Code == "FailedPrecondition"
-}
-
-// publishedElsewhere says on which other nodes the driver has the volume.
-func (in DiagnosisInput) publishedElsewhere() diagnosis.Diagnosis {
+// publishedElsewhere says where else the driver lists the volume whose attach it refuses: the CSI spec has FailedPrecondition
+// for a volume that is published to another node.
+func (in DiagnosisInput) publishedElsewhere() (found []diagnosis.Diagnosis) {
 	a := in.Attachment
-	d := diagnosis.Diagnosis{Verdict: diagnosis.PublishedElsewhere, Object: "driver " + a.Driver}
-	if in.explained() {
-		d.Detail, _, _ = strings.Cut(in.failed().Detail, "; "+DriverReports) // the fact says it
+	if a.Operation == Detach || a.Cause().Code != "FailedPrecondition" {
+		return nil
 	}
-	var places []string
-	for _, e := range a.Elsewhere {
-		places = append(places, placeOf(e.Node, e.NodeID))
-		if e.Asked.After(d.Last) {
-			d.Last = e.Asked
+	for _, u := range in.driver().Unowned {
+		if u.VolumeHandle == a.VolumeHandle && u.Node != a.Node {
+			d := u.Diagnose(a.Driver)
+			d.Verdict, d.Detail = diagnosis.PublishedElsewhere, cmp.Or(d.Detail, in.failed().Detail)
+			found = append(found, d)
 		}
-		var actions, commands []string
-		switch {
-		case e.Detaching:
-			actions = []string{fmt.Sprintf("Wait: the hub detaches the volume from %s first, and attaches it to node %s then.", placeOf(e.Node, e.NodeID), a.Node)}
-		case e.Kept != "":
-			actions = []string{fmt.Sprintf("If nothing at %s uses the volume, detach it there in the storage system. The hub does not: %s.", placeOf(e.Node, e.NodeID), diagnosis.Clause(e.Kept))}
-		default:
-			actions, commands = detachByHand(a.Driver, e.Node, e.NodeID, a.PersistentVolume)
-		}
-		d.Actions, d.Commands = append(d.Actions, actions...), append(d.Commands, commands...)
 	}
-	d.Fact = "has the volume at " + strings.Join(places, " and at ") + ", and no VolumeAttachment asks for it there"
-	return d
+	return found
 }
 
 // addUnowned adds the publications that no VolumeAttachment asks for.

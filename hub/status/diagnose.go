@@ -52,7 +52,7 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 	a := in.Attachment
 	detachFirst := a.Waiting.Kind == WaitForDetach || a.Waiting.Kind == WaitForUnowned
-	full, hangs := a.Waiting.Kind == WaitForCapacity, in.hangs()
+	full, hangs, elsewhere := a.Waiting.Kind == WaitForCapacity, in.hangs(), in.publishedElsewhere()
 	runs := a.State == Attaching || a.State == Detaching || !a.Call.Since.IsZero()
 	var found []diagnosis.Diagnosis
 	add := func(holds bool, what func() diagnosis.Diagnosis) {
@@ -62,9 +62,9 @@ func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 	}
 	add(detachFirst, in.queued)
 	add(hangs, in.inFlight) // the last error is of an earlier call
-	add(len(a.Elsewhere) > 0, in.publishedElsewhere)
+	found = append(found, elsewhere...)
 	add(full, in.nodeFull)
-	add(a.LastError != "" && !in.explained() && !(full && a.Cause().Code == "ResourceExhausted"), in.failed)
+	add(a.LastError != "" && elsewhere == nil && !(full && a.Cause().Code == "ResourceExhausted"), in.failed)
 	add(runs && !hangs && !full, in.inFlight)
 	add(a.WaitsFor != "" && !runs && !full && !detachFirst, in.queued)
 	add(a.Tries > 0 && !full, in.retrying)

@@ -154,9 +154,6 @@ func (s *site) attachment(r *http.Request) (any, *failure) {
 // ShowsLastError reports whether the last error has a place of its own: no diagnosis has all of it.
 func (p attachmentPage) ShowsLastError() bool {
 	text := p.LastError
-	if len(p.Elsewhere) > 0 {
-		text, _, _ = strings.Cut(text, "; "+DriverReports)
-	}
 	return text != "" && !slices.ContainsFunc(p.Diagnoses, func(d diagnosis.Diagnosis) bool {
 		return d.Detail != "" && strings.HasSuffix(diagnosis.Clause(text), diagnosis.Clause(d.Detail))
 	})

@@ -122,18 +122,18 @@ func TestDanglingVolumeIsExplainedWithTheCommandsThatDetachIt(t *testing.T) {
 func TestAttachThatADanglingVolumeBlocksHasOneCauseWithItsCommands(t *testing.T) {
 	w := newWorld()
 	w.dangles("vol-1", "pv-1")
-	w.seen.State, w.seen.Tries, w.seen.LastError = status.Failing, 4, "rpc error: code = FailedPrecondition desc = published to another node; "+status.DriverReports+`"vol-1" on node "node-0" (node ID "id-0"), where no VolumeAttachment asks for it; not detaching it there because drift.unexpected is report`
-	w.seen.Elsewhere = []status.Elsewhere{{NodeID: "id-0", Node: "node-0", Asked: time.Now()}}
+	w.seen.State, w.seen.Tries, w.seen.LastError = status.Failing, 4, "rpc error: code = FailedPrecondition desc = published to another node"
+	w.seen.VolumeHandle = "vol-1"
 	for _, question := range []string{"csi-1", "pv/pv-1", "pod/default/web", "pvc/default/data"} {
 		report, err := w.asked(t, question)
 		if err != nil {
 			t.Fatal(err)
 		}
 		stop, text := report.Volumes[0].Stop, report.Text()
-		if stop == nil || stop.Verdict != diagnosis.PublishedElsewhere || !strings.Contains(stop.Fact, "at node ID id-0 (node node-0), and no VolumeAttachment asks for it there") {
+		if stop == nil || stop.Verdict != diagnosis.PublishedElsewhere || !strings.Contains(stop.Fact, "volume vol-1 is listed at node ID id-0 (node node-0) without a VolumeAttachment") {
 			t.Fatalf("%s: got\n%s", question, text)
 		}
-		if strings.Count(text, commandLines("pv-1")) != 1 || strings.Contains(text, "is listed at") || strings.Contains(stop.Fact, status.DriverReports) || !strings.HasSuffix(stop.Fact, ": published to another node") || strings.Contains(text, "answered FailedPrecondition") {
+		if strings.Count(text, commandLines("pv-1")) != 1 || strings.Count(text, "is listed at") != 1 || !strings.HasSuffix(stop.Fact, ": published to another node") || strings.Contains(text, "answered FailedPrecondition") {
 			t.Errorf("%s: the cause is said twice, or its commands are not:\n%s", question, text)
 		}
 	}

@@ -125,10 +125,10 @@ func conflict(reason string) func(*world) {
 }
 
 // storageSays has the driver refuse the attach because the volume is on node-3.
-func storageSays(e status.Elsewhere) func(*world) {
+func storageSays(u status.UnownedPublication) func(*world) {
 	return func(w *world) {
-		e.NodeID, e.Node = "id-3", "node-3"
-		w.seen.LastError, w.seen.Elsewhere = "rpc error: code = FailedPrecondition desc = in use", []status.Elsewhere{e}
+		u.VolumeHandle, u.NodeID, u.Node, u.PersistentVolume = "vol-1", "id-3", "node-3", "pv-1"
+		w.seen.VolumeHandle, w.seen.LastError, w.served.Unowned = "vol-1", "rpc error: code = FailedPrecondition desc = in use", []status.UnownedPublication{u}
 	}
 }
 
@@ -202,8 +202,8 @@ var states = []state{
 	{"waits for a worker, with the text of another wait", func(w *world) {
 		w.seen.Waiting, w.seen.WaitsFor = status.Wait{Kind: status.WaitForWorker}, "the detach from node node-3"
 	}, "waiting: Queued VolumeAttachment csi-1", nil, ""},
-	{"published elsewhere", storageSays(status.Elsewhere{}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
-	{"published elsewhere, and about to be detached there", storageSays(status.Elsewhere{Detaching: true}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
+	{"published elsewhere", storageSays(status.UnownedPublication{Listed: true, ReportOnly: true}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
+	{"published elsewhere, and about to be detached there", storageSays(status.UnownedPublication{Listed: true}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
 	{"stuck", all(failing, func(w *world) { w.seen.State, w.va.CreationTimestamp = status.Stuck, ago(time.Hour) }),
 		"waiting: BackendError driver csi.example.com", nil, ""},
 	{"being detached, call in flight", all(leaving, func(w *world) { w.seen.State = status.Detaching }), "waiting: CallInFlight VolumeAttachment csi-1", nil, ""},
