@@ -56,7 +56,7 @@ drivers:
 	// A mistake says where the other half of it comes from.
 	write(t, path, header+`drivers: [{name: a, endpoint: "unix:///a", retry: {initial: 30s}}]`)
 	_, err = registry.NewFile(path, base)
-	if err == nil || !strings.Contains(err.Error(), "retry.max, which is 20s (not in this file)") {
+	if err == nil || !strings.Contains(err.Error(), "retry.max, which is 20s") {
 		t.Errorf("got %v", err)
 	}
 	// And the namespace of the program is that of whoever names it.

@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"slices"
-	"sync"
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,11 +41,7 @@ func NewCSIDriverSource(objects storagev1client.CSIDriversGetter) Source {
 				DeleteFunc: func(any) { notify(changed) },
 			},
 		})
-		var watch sync.WaitGroup
-		defer watch.Wait()
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		watch.Go(func() { informer.RunWithContext(ctx) })
+		defer start(ctx, informer.RunWithContext)()
 		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			return
 		}

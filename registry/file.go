@@ -171,9 +171,7 @@ func (f *File) apply(logger klog.Logger, c content) (changed bool) {
 		logger.Info("Configuration reloaded", "file", f.path, "drivers", len(next.drivers), "hash", is.Hash, "changed", changed)
 	}
 	for _, w := range next.warnings {
-		if !slices.ContainsFunc(before.warnings, w.isLike) {
-			w.Log(logger)
-		}
+		logger.Info("Configuration warning", "warning", w.String())
 	}
 	return changed
 }

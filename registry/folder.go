@@ -3,7 +3,6 @@ package registry
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,10 +33,9 @@ func readContent(path string) content {
 	h := sha256.New()
 	fmt.Fprintln(h, c.err)
 	for _, f := range c.files {
-		fmt.Fprintln(h, f.path, f.err, len(f.data))
-		h.Write(f.data)
+		fmt.Fprintln(h, f.path, f.err, len(f.data), string(f.data))
 	}
-	c.id = hex.EncodeToString(h.Sum(nil))
+	c.id = string(h.Sum(nil))
 	return c
 }
 

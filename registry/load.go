@@ -60,14 +60,10 @@ func load(files []fileContent, base Settings, last *Config) (*Config, Errors) {
 		entries = append(entries, config.entries...)
 		next.warnings = append(next.warnings, config.warnings...)
 		if config.discoveryLine > 0 {
-			discoveries = append(discoveries, config)
+			discoveries, next.discovery = append(discoveries, config), config.discovery
 		}
 	}
-	switch len(discoveries) {
-	case 0:
-	case 1:
-		next.discovery = discoveries[0].discovery
-	default:
+	if len(discoveries) > 1 {
 		next.discovery = last.discovery
 	}
 	for i, d := range discoveries {
@@ -151,33 +147,31 @@ func sorted(errs Errors) Errors {
 }
 
 // states returns how each file was read, after errors. unchanged says that nothing is taken of the files as they are now.
-func (c *Config) states(errs Errors, unchanged bool) []FileState {
-	mistakes := map[string]int{}
+func (c *Config) states(errs Errors, unchanged bool) (all []FileState) {
+	bad := map[string]bool{}
 	for path := range c.good {
-		mistakes[path] = 0
+		bad[path] = false
 	}
 	for _, e := range errs {
-		mistakes[e.File]++
+		bad[e.File] = true
 	}
-	var all []FileState
-	for _, path := range slices.Sorted(maps.Keys(mistakes)) {
-		count, noun, instead := mistakes[path], "mistakes", "what another file says too stays as it was; all else applies"
-		if count == 0 {
-			all = append(all, FileState{Path: path})
-			continue
-		}
-		if count == 1 {
-			noun = "mistake"
-		}
+	for _, path := range slices.Sorted(maps.Keys(bad)) {
+		state := FileState{Path: path}
 		switch {
-		case unchanged || len(mistakes) == 1:
-			instead = "the previous configuration stays active"
+		case !bad[path]:
+		case unchanged || len(bad) == 1:
+			state.instead = "the previous configuration stays active"
 		case c.good[path] == nil:
-			instead = "none of its drivers is served; the other files apply"
+			state.instead = "none of its drivers is served; the other files apply"
 		case c.rejected[path]:
-			instead = "its drivers keep their last good configuration; the other files apply"
+			state.instead = "its drivers keep their last good configuration; the other files apply"
+		default:
+			state.instead = "what another file says too stays as it was; all else applies"
 		}
-		all = append(all, FileState{path, fmt.Sprintf("%s rejected (%d %s); %s", path, count, noun, instead), instead})
+		if bad[path] {
+			state.Rejected = path + " rejected; " + state.instead
+		}
+		all = append(all, state)
 	}
 	return all
 }

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"fmt"
-	"io"
 	"iter"
 	"os"
 	"slices"
@@ -13,6 +12,8 @@ import (
 
 // manifestKey is the key under which the ConfigMap of the hub holds a drivers.yaml.
 const manifestKey = "drivers.yaml"
+
+const noConfiguration = "holds neither a DriverConfig nor a ConfigMap with one: pass the file itself, or write it in the ConfigMap as text under the key drivers.yaml, or several under keys that end with .yaml"
 
 // ParseManifestFile is ParseManifest for a file, or Parse for each *.yaml of a folder together. It fails with Errors, also if there
 // is no such file.
@@ -31,17 +32,8 @@ func ParseManifestFile(path string) ([]*Config, error) {
 	return ParseManifest(path, data)
 }
 
-// ParseManifestReader is ParseManifest for input without a path, such as stdin.
-func ParseManifestReader(file string, r io.Reader) ([]*Config, error) {
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, Errors{{File: file, Message: cause(err).Error()}}
-	}
-	return ParseManifest(file, data)
-}
-
 // ParseManifest reads the content of a drivers.yaml, or of Kubernetes manifests with
-// ConfigMaps that hold one: YAML documents and Lists, as kubectl and kustomize print them. The
+// ConfigMaps that hold one: YAML documents, as kustomize and helm print them. The
 // keys *.yaml of a ConfigMap that holds a DriverConfig are together one configuration, as the
 // files of a folder. Other objects are ignored.
 //
@@ -54,13 +46,8 @@ func ParseManifest(file string, data []byte) ([]*Config, error) {
 	if len(p.errors) > 0 {
 		return nil, p.errors
 	}
-	var objects []*yaml.Node
-	for _, n := range documents {
-		objects = append(objects, withoutLists(n)...)
-	}
-	configMaps, configs := ofKind(objects, "ConfigMap"), ofKind(objects, configKind)
-	single := len(documents) <= 1 && slices.Equal(documents, objects)
-	if len(configMaps) == 0 && (single || len(configs) > 0) {
+	configMaps, configs := ofKind(documents, "ConfigMap"), ofKind(documents, configKind)
+	if len(configMaps) == 0 && (len(documents) <= 1 || len(configs) > 0) {
 		config, err := Parse(file, data)
 		if err != nil {
 			return nil, err
@@ -71,40 +58,27 @@ func ParseManifest(file string, data []byte) ([]*Config, error) {
 		p.report(n.Line, "", "a DriverConfig is not a Kubernetes object: put it into a ConfigMap under a key that ends with .yaml")
 	}
 	var result []*Config
-	for _, files := range p.configFiles(configMaps) {
-		config, errs := load(files, p.base, nil)
-		p.errors = append(p.errors, errs...)
-		result = append(result, config)
+	for _, n := range configMaps {
+		if files, found := p.configFiles(n); found {
+			config, errs := load(files, p.base, nil)
+			p.errors = append(p.errors, errs...)
+			result = append(result, config)
+		}
+	}
+	if len(result) == 0 {
+		p.report(0, "", noConfiguration)
 	}
 	if len(p.errors) > 0 {
-		slices.SortStableFunc(p.errors, compareErrors)
-		return nil, p.errors
+		return nil, sorted(p.errors)
 	}
 	return result, nil
 }
 
-// withoutLists returns the objects of a List, or the object itself.
-func withoutLists(n *yaml.Node) []*yaml.Node {
-	items := valueAt(n, "items")
-	if !strings.HasSuffix(kindOf(n), "List") || items == nil {
-		return []*yaml.Node{n}
-	}
-	var objects []*yaml.Node
-	for _, item := range items.Content {
-		objects = append(objects, withoutLists(item)...)
-	}
-	return objects
-}
-
-func kindOf(n *yaml.Node) string {
-	if kind := valueAt(n, "kind"); kind != nil {
-		return kind.Value
-	}
-	return ""
-}
-
 func ofKind(objects []*yaml.Node, kind string) []*yaml.Node {
-	return slices.DeleteFunc(slices.Clone(objects), func(n *yaml.Node) bool { return kindOf(n) != kind })
+	return slices.DeleteFunc(slices.Clone(objects), func(n *yaml.Node) bool {
+		of := valueAt(n, "kind")
+		return of == nil || of.Value != kind
+	})
 }
 
 // valueAt returns the value of a key, nil if n has no such key.
@@ -125,47 +99,22 @@ func pairs(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	}
 }
 
-// configFiles returns the files of each ConfigMap that holds a configuration. It reports if there is none.
-func (p *parser) configFiles(configMaps []*yaml.Node) (folders [][]fileContent) {
-	for _, n := range configMaps {
-		data, binary := valueAt(n, "data"), valueAt(n, "binaryData")
-		found := valueAt(data, manifestKey) != nil || valueAt(binary, manifestKey) != nil
-		for key, value := range pairs(data) {
-			isRead, _ := isConfigFile(key)
-			found = found || isRead && (strings.Contains(value.Value, configKind) || strings.Contains(value.Value, apiVersion))
-		}
-		if !found {
+// configFiles returns the files of a ConfigMap, and reports whether they hold a configuration.
+func (p *parser) configFiles(configMap *yaml.Node) (files []fileContent, found bool) {
+	for key, value := range pairs(valueAt(configMap, "data")) {
+		isRead, err := isConfigFile(key)
+		if !isRead {
 			continue
 		}
-		var files []fileContent
-		for key, value := range pairs(data) {
-			if isRead, err := isConfigFile(key); isRead && isString(value) {
-				files = append(files, p.configFile(key, value, err))
-			} else if isRead {
-				p.report(value.Line, "data."+pathKey(key), mistyped(value, "a block of text ("+key+": |)").Error())
-			}
+		found = found || key == manifestKey || strings.Contains(value.Value, configKind) || strings.Contains(value.Value, apiVersion)
+		f := fileContent{path: p.file, line: value.Line, data: []byte(strings.Repeat("\n", value.Line) + value.Value), err: err}
+		if value.Style&yaml.LiteralStyle == 0 { // its lines are no lines of the manifest
+			f = fileContent{path: fmt.Sprintf("%s:%d: %s", p.file, value.Line, clip(key)), data: []byte(value.Value), err: err}
 		}
-		for key, value := range pairs(binary) {
-			if isRead, _ := isConfigFile(key); isRead {
-				p.report(value.Line, "binaryData."+pathKey(key), "must be text: move it to data")
-			}
+		if !isString(value) {
+			f.err = mistyped(value, "a block of text ("+clip(key)+": |)")
 		}
-		folders = append(folders, files)
+		files = append(files, f)
 	}
-	switch {
-	case len(folders) > 0:
-	case len(configMaps) == 0:
-		p.report(0, "", "found neither a drivers.yaml nor a ConfigMap: pass the file itself, or a manifest with the ConfigMap that holds it")
-	default:
-		p.report(configMaps[0].Line, "data", "no ConfigMap holds a DriverConfig: write it as text under the key drivers.yaml, or several under keys that end with .yaml")
-	}
-	return folders
-}
-
-// configFile returns the file that a value of a ConfigMap becomes. Its lines are those of the manifest, as far as they are lines there.
-func (p *parser) configFile(key string, value *yaml.Node, err error) fileContent {
-	if value.Style&yaml.LiteralStyle == 0 {
-		return fileContent{path: fmt.Sprintf("%s:%d: %s", p.file, value.Line, clip(key)), data: []byte(value.Value), err: err}
-	}
-	return fileContent{path: p.file, line: value.Line, data: []byte(strings.Repeat("\n", value.Line) + value.Value), err: err}
+	return files, found
 }

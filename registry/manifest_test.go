@@ -28,14 +28,6 @@ func configMap(key, value string) string {
 
 const deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: hub}\n"
 
-func list(objects ...string) string {
-	text := "apiVersion: v1\nkind: List\nitems:\n"
-	for _, o := range objects {
-		text += "- " + strings.ReplaceAll(strings.TrimSuffix(o, "\n"), "\n", "\n  ") + "\n"
-	}
-	return text
-}
-
 func TestConfigurationIsFoundInManifests(t *testing.T) {
 	cm := configMap("drivers.yaml", driverA)
 	inJSON, err := json.Marshal(map[string]any{"kind": "ConfigMap", "data": map[string]string{"drivers.yaml": driverA}})
@@ -50,8 +42,6 @@ func TestConfigurationIsFoundInManifests(t *testing.T) {
 		"ConfigMap":                 {cm, []string{"f:10"}},
 		"ConfigMap with other keys": {cm + "  other: x\nbinaryData: {a: eA==}\n", []string{"f:10"}},
 		"key of another name":       {configMap("a.yaml", driverA), []string{"f:10"}},
-		"List":                      {list(deployment, cm), []string{"f:16"}},
-		"list of ConfigMaps":        {strings.Replace(list(cm), "kind: List", "kind: ConfigMapList", 1), []string{"f:13"}},
 		"documents":                 {deployment + "---\n" + cm + "---\n---\n" + deployment, []string{"f:14"}},
 		"two configurations":        {cm + "---\n" + cm, []string{"f:10", "f:21"}},
 		"beside another ConfigMap":  {configMap("dashboard.json", "{}") + "---\n" + cm, []string{"f:18"}},
@@ -136,14 +126,12 @@ func TestMistakesInAManifestAreAtTheLinesOfTheManifest(t *testing.T) {
 
 func TestManifestWithoutAConfigurationIsOneError(t *testing.T) {
 	for name, test := range map[string]struct{ manifest, want string }{
-		"other kinds":           {deployment + "---\n" + deployment, "f: found neither a drivers.yaml nor a ConfigMap: pass the file itself, or a manifest with the ConfigMap that holds it"},
-		"empty list":            {"kind: List\nitems: []\n", "f: found neither a drivers.yaml nor a ConfigMap: pass the file itself, or a manifest with the ConfigMap that holds it"},
-		"no key":                {deployment + "---\nkind: ConfigMap\n", "f:5: data: no ConfigMap holds a DriverConfig: write it as text under the key drivers.yaml, or several under keys that end with .yaml"},
-		"two other keys":        {"kind: ConfigMap\ndata: {a: x, b: y}\n", "f:1: data: no ConfigMap holds a DriverConfig: write it as text under the key drivers.yaml, or several under keys that end with .yaml"},
-		"two dashboards":        {configMap("a", "{}") + "---\n" + configMap("b", "{}"), "f:1: data: no ConfigMap holds a DriverConfig: write it as text under the key drivers.yaml, or several under keys that end with .yaml"},
-		"binaryData":            {"kind: ConfigMap\nbinaryData:\n  drivers.yaml: eA==\n", `f:3: binaryData."drivers.yaml": must be text: move it to data`},
-		"a mapping, not a text": {"kind: ConfigMap\ndata:\n  drivers.yaml:\n    drivers: []\n", `f:4: data."drivers.yaml": must be a block of text (drivers.yaml: |), not a mapping`},
-		"no value":              {"kind: ConfigMap\ndata:\n  drivers.yaml:\n", `f:3: data."drivers.yaml": has no value: write a block of text (drivers.yaml: |)`},
+		"other kinds":           {deployment + "---\n" + deployment, "f: holds neither a DriverConfig nor a ConfigMap with one: pass the file itself, or write it in the ConfigMap as text under the key drivers.yaml, or several under keys that end with .yaml"},
+		"no key":                {deployment + "---\nkind: ConfigMap\n", "f: holds neither a DriverConfig nor a ConfigMap with one: pass the file itself, or write it in the ConfigMap as text under the key drivers.yaml, or several under keys that end with .yaml"},
+		"two other keys":        {"kind: ConfigMap\ndata: {a: x, b: y}\n", "f: holds neither a DriverConfig nor a ConfigMap with one: pass the file itself, or write it in the ConfigMap as text under the key drivers.yaml, or several under keys that end with .yaml"},
+		"two dashboards":        {configMap("a", "{}") + "---\n" + configMap("b", "{}"), "f: holds neither a DriverConfig nor a ConfigMap with one: pass the file itself, or write it in the ConfigMap as text under the key drivers.yaml, or several under keys that end with .yaml"},
+		"a mapping, not a text": {"kind: ConfigMap\ndata:\n  drivers.yaml:\n    drivers: []\n", `f:4: drivers.yaml: must be a block of text (drivers.yaml: |), not a mapping`},
+		"no value":              {"kind: ConfigMap\ndata:\n  drivers.yaml:\n", `f:3: drivers.yaml: has no value: write a block of text (drivers.yaml: |)`},
 		"empty text":            {"kind: ConfigMap\ndata:\n  drivers.yaml: ''\n", "f:3: drivers.yaml: the configuration is empty: write apiVersion: attach-hub/v1alpha1, kind: DriverConfig and drivers: [] for no drivers"},
 		"invalid manifest":      {"kind: ConfigMap\ndata: {\n", "f:2: invalid YAML: did not find expected node content"},
 		"invalid second":        {configMap("drivers.yaml", driverA) + "---\ndata: [}\n", "f:12: invalid YAML: did not find expected node content"},
@@ -197,7 +185,7 @@ f:18: drivers[0].endpoint: "a.sock" is not an endpoint: write unix:///path/to/cs
 f:14: drivers[0].endpoint: "a.sock" is not an endpoint: write unix:///path/to/csi.sock or tcp://host:port`},
 		"wrong by the defaults": {configMap("_.yaml", header+"defaults: {retry: {max: 2s}}\ndrivers: []\n") +
 			key("b.yaml", header+"drivers: [{name: b, endpoint: \"unix:///b\", retry: {initial: 3s}}]\n"), "",
-			"f:14: drivers[0].retry.initial: must not be above retry.max, which is 2s (not in this file): lower one or raise the other"},
+			"f:14: drivers[0].retry.initial: must not be above retry.max, which is 2s: lower one or raise the other"},
 		"one driver twice": {first + key("b.yaml", driver("b", "/b")) + key("c.yaml", driver("b", "/c")), "",
 			"f:14: drivers[0].name: the driver b is already named (f:18): remove one of them\nf:18: drivers[0].name: the driver b is already named (f:14): remove one of them"},
 		"defaults twice": {first + key("b.yaml", driver("b", "/b", "defaults: {}\n")), "",
@@ -237,8 +225,8 @@ func TestSeveralDocumentsOfDriversAreOneMistake(t *testing.T) {
 // A manifest has a configuration or mistakes, each on one line, and never makes the parser panic.
 func FuzzParseManifest(f *testing.F) {
 	cm := configMap("drivers.yaml", driverA)
-	for _, seed := range []string{driverA, cm, list(deployment, cm), deployment + "---\n" + cm, "kind: ConfigMap\ndata: {a: \"kind: x\\n\"}\n",
-		"kind: ConfigMap\nbinaryData: {drivers.yaml: eA==}\n", "kind: List\nitems: [1, [], {kind: List, items: {a: b}}]\n", "a: &a [*a]\nkind: ConfigMap\ndata: *a\n"} {
+	for _, seed := range []string{driverA, cm, deployment + "---\n" + cm, "kind: ConfigMap\ndata: {a: \"kind: x\\n\"}\n",
+		"kind: ConfigMap\ndata: {\"a\\n.yaml\": []}\n", "a: &a [*a]\nkind: ConfigMap\ndata: *a\n"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -36,7 +36,9 @@ func (c Conflict) isLike(other Conflict) bool {
 func merge(config *Config, found []Driver, last Snapshot) (Snapshot, []Conflict) {
 	snapshot, taken := maps.Clone(config.drivers), map[claim]Driver{}
 	for _, d := range config.drivers {
-		d.take(taken)
+		for _, c := range d.claims() {
+			taken[c] = d
+		}
 	}
 	var conflicts []Conflict
 	inOrder := func(a, b Driver) int { // "false" is before "true"
@@ -69,7 +71,9 @@ func merge(config *Config, found []Driver, last Snapshot) (Snapshot, []Conflict)
 				}
 			}
 			if reason == "" {
-				d.take(taken)
+				for _, c := range d.claims() {
+					taken[c] = d
+				}
 				snapshot[d.Name] = d
 			}
 		}
@@ -87,13 +91,6 @@ func merge(config *Config, found []Driver, last Snapshot) (Snapshot, []Conflict)
 		snapshot[name] = d
 	}
 	return snapshot, conflicts
-}
-
-// take notes the claims of a driver that is served.
-func (d Driver) take(taken map[claim]Driver) {
-	for _, c := range d.claims() {
-		taken[c] = d
-	}
 }
 
 // claim is something that only one of the drivers of a hub can have.

@@ -116,20 +116,8 @@ func (p *parser) finish(s *Settings, path string) {
 		return
 	}
 	if n := p.values[most]; n != nil {
-		p.reportf(n.Line, most, "must not be below retry.initial, which is %s (%s): raise one or lower the other",
-			FormatDuration(s.Retry.Initial), p.origin(initial, "defaults.retry.initial"))
+		p.reportf(n.Line, most, "must not be below retry.initial, which is %s: raise one or lower the other", FormatDuration(s.Retry.Initial))
 	} else if n := p.values[initial]; n != nil {
-		p.reportf(n.Line, initial, "must not be above retry.max, which is %s (%s): lower one or raise the other",
-			FormatDuration(s.Retry.Max), p.origin("defaults.retry.max"))
+		p.reportf(n.Line, initial, "must not be above retry.max, which is %s: lower one or raise the other", FormatDuration(s.Retry.Max))
 	}
-}
-
-// origin says where a setting has its value from, which is the first of the paths that was written.
-func (p *parser) origin(paths ...string) string {
-	for _, path := range paths {
-		if n := p.values[path]; n != nil {
-			return fmt.Sprintf("line %d", n.Line)
-		}
-	}
-	return "not in this file"
 }

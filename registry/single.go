@@ -10,7 +10,6 @@ import (
 )
 
 const (
-	singleAskTimeout   = 10 * time.Second // for one answer
 	singleAskAgain     = time.Second
 	singleTriesPerLine = 60 // of the log
 )
@@ -23,7 +22,7 @@ type Single struct {
 	config atomic.Pointer[Config]
 }
 
-// NewSingle returns the source of a driver that has all but its name, which ask returns. It fails if the settings are out of range.
+// NewSingle returns the source of a driver that has all but its name, which ask returns. ask must return in bounded time. It fails if the settings are out of range.
 func NewSingle(d Driver, ask func(ctx context.Context, endpoint Endpoint) (name string, err error)) (*Single, error) {
 	if err := d.Settings.Check(); err != nil {
 		return nil, fmt.Errorf("registry: settings of the driver: %w", err)
@@ -43,7 +42,10 @@ func (s *Single) Config() *Config { return s.config.Load() }
 func (s *Single) Run(ctx context.Context, changed func()) {
 	logger := klog.FromContext(ctx)
 	for tries := 0; ; tries++ {
-		name, err := s.askName(ctx)
+		name, err := s.ask(ctx, s.driver.Endpoint)
+		if err == nil {
+			err = CheckName(name)
+		}
 		if err == nil {
 			logger.Info("Driver reported its name", "driver", name, "endpoint", s.driver.Endpoint)
 			d := s.driver
@@ -62,14 +64,4 @@ func (s *Single) Run(ctx context.Context, changed func()) {
 		}
 	}
 	<-ctx.Done()
-}
-
-func (s *Single) askName(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, singleAskTimeout)
-	defer cancel()
-	name, err := s.ask(ctx, s.driver.Endpoint)
-	if err == nil {
-		err = CheckName(name)
-	}
-	return name, err
 }

@@ -3,7 +3,6 @@ package registry
 import (
 	"encoding/json"
 	"maps"
-	"regexp"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -72,7 +71,7 @@ func (t table[S]) read(p *parser, n *yaml.Node, path string, into *S) {
 	lines := map[string]int{} // of the keys so far
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		at := child(path, pathKey(key.Value))
+		at := child(path, clip(key.Value))
 		if key.Kind != yaml.ScalarNode {
 			p.report(key.Line, path, "a key must be a plain word, not a mapping, a list or an alias: write it out")
 		} else if first, twice := lines[key.Value]; twice {
@@ -123,6 +122,34 @@ func (t table[S]) place(p *parser, key, value *yaml.Node, path, at string) {
 	p.misspelt[child(path, near)] = true
 }
 
+// nearest returns the word that a misspelt one most likely stands for: all but one letter, or two that are swapped, are the same.
+// Case and separators do not count (retry_max and retryMax are near retry.max).
+func nearest(misspelt string, words []string) (string, bool) {
+	for _, same := range []bool{true, false} {
+		for _, word := range words {
+			a, b := fold(misspelt), fold(word)
+			if a == b || !same && oneMistake(a, b) {
+				return word, true
+			}
+		}
+	}
+	return "", false
+}
+
+func fold(word string) string {
+	return strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(word))
+}
+
+func oneMistake(a, b string) bool {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return len(a) <= 1 && len(b) <= 1 || len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
+}
+
 // leaves returns the rows of all values, those in a group with keys like "retry.max".
 func (t table[S]) leaves() []row[S] {
 	var all []row[S]
@@ -136,17 +163,6 @@ func (t table[S]) leaves() []row[S] {
 		}
 	}
 	return all
-}
-
-// plainKey is a key that a path shows without quotes.
-var plainKey = regexp.MustCompile(`^[-_a-zA-Z0-9]+$`)
-
-// pathKey is a key as a path shows it.
-func pathKey(key string) string {
-	if plainKey.MatchString(key) {
-		return clip(key)
-	}
-	return quote(key)
 }
 
 // schema is a JSON Schema of one value, as encoding/json writes it.

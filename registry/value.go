@@ -188,19 +188,15 @@ func offOrDuration(lowest, highest time.Duration) kind[time.Duration] {
 	return k
 }
 
+// zeroUnits are the units at the end of a duration that add nothing.
+var zeroUnits = regexp.MustCompile(`([hm])0[ms](0s)?$`)
+
 // FormatDuration writes 2m where Duration.String writes 2m0s, and 0 for 0s.
 func FormatDuration(d time.Duration) string {
-	s := d.String()
-	if short, ok := strings.CutSuffix(s, "m0s"); ok {
-		s = short + "m"
-	}
-	if short, ok := strings.CutSuffix(s, "h0m"); ok {
-		s = short + "h"
-	}
 	if d == 0 {
-		s = "0"
+		return "0"
 	}
-	return s
+	return zeroUnits.ReplaceAllString(d.String(), "$1")
 }
 
 // integer is a decimal number within bounds. Forms that YAML versions read

@@ -150,7 +150,7 @@ func (s hubSettings) logStart(ctx context.Context, source registry.ConfigSource)
 		logger.Info("Flag warning", "warning", w)
 	}
 	for _, w := range source.Config().Warnings() {
-		w.Log(logger)
+		logger.Info("Configuration warning", "warning", w.String())
 	}
 }
 

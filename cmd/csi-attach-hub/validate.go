@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 
@@ -88,7 +89,10 @@ func validateFile(c *cobra.Command, file string, asJSON bool) (validated, error)
 	var err error
 	if file == "-" {
 		file = "stdin"
-		configs, err = registry.ParseManifestReader(file, c.InOrStdin())
+		data, failed := io.ReadAll(c.InOrStdin())
+		if configs, err = registry.ParseManifest(file, data); failed != nil {
+			configs, err = nil, registry.Errors{{File: file, Message: "cannot be read: " + failed.Error()}}
+		}
 	} else {
 		configs, err = registry.ParseManifestFile(file)
 	}

@@ -19,7 +19,7 @@ func newTroubledHub(now time.Time) *fakeHub {
 		Version: "v1.0.0", Identity: "csi-attach-hub-7d9c6f5b8-k2xwq", Started: ago(76 * time.Hour),
 		Config: Config{Path: "/etc/csi-attach-hub/drivers.yaml", Hash: "9f2c41d07a6b", LastSuccess: ago(26 * time.Hour), LastReloadOK: false,
 			Files: []ConfigFile{{Path: "/etc/csi-attach-hub/drivers.yaml",
-				Rejected: "/etc/csi-attach-hub/drivers.yaml rejected (1 mistake); the previous configuration stays active"}},
+				Rejected: "/etc/csi-attach-hub/drivers.yaml rejected; the previous configuration stays active"}},
 			Errors:    []string{"drivers.yaml:14: drivers[1].tls.caFile: open /tls/ca.crt: no such file or directory"},
 			Conflicts: []Conflict{{Driver: troubled.paused, Winner: "drivers.yaml:12", Loser: "CSIDriver nfs.csi.k8s.io", Reason: "the same driver is learned from two places"}}},
 		Replicas:  []Replica{{Identity: "csi-attach-hub-7d9c6f5b8-k2xwq", Self: true}, {Identity: "csi-attach-hub-7d9c6f5b8-m8zlt", Drivers: []string{troubled.standby}}},

@@ -59,7 +59,7 @@ func fleet() (hubclient.View, []status.Attachment) {
 		}),
 	}
 	replicas := []status.Replica{{Identity: "hub-0_abc"}, {Identity: "hub-1_def"}}
-	config := status.Config{Hash: "1", Files: []status.ConfigFile{{Path: "drivers.yaml", Rejected: "drivers.yaml rejected (1 mistake); the previous configuration stays active"}},
+	config := status.Config{Hash: "1", Files: []status.ConfigFile{{Path: "drivers.yaml", Rejected: "drivers.yaml rejected; the previous configuration stays active"}},
 		Errors: []string{"drivers.yaml:3: no"}, Warnings: []string{"drivers.yaml:9: hm"},
 		Conflicts: []status.Conflict{{Driver: "fine.example.com", Loser: "/csi/b.sock", Winner: "drivers.yaml:5", Reason: "is there twice"}}}
 	first := status.Overview{Identity: "hub-0_abc", Config: config, Replicas: replicas, Unclaimed: map[string]int{"stray.example.com": 3, "other.example.com": 1}}
