@@ -120,10 +120,10 @@ func (s *driverState) setError(err error, now time.Time) {
 
 // stateAfter returns the state of the connection after an error of connecting or probing.
 func stateAfter(from State, err error) State {
-	switch {
-	case errors.Is(err, csiclient.ErrName):
+	if _, other := errors.AsType[*csiclient.NameError](err); other {
 		return NameMismatch
-	case errors.Is(err, csiclient.ErrNotReady):
+	}
+	if errors.Is(err, csiclient.ErrNotReady) {
 		return Probing
 	}
 	if _, answered := status.FromError(err); answered {

@@ -270,7 +270,7 @@ var goroutines = map[string]string{
 	"hub/observe/observer.go Run":        "panics.Catch inside",
 	"hub/csiclient/session.go follow":    "panics.Contain itself",
 	"hub/lease/candidate.go Hold":        "only notifies",
-	"hub/lease/watches.go updateWatches": "panics.Catch inside",
+	"hub/lease/watcher.go updateWatches": "panics.Catch inside",
 	"hub/hub.go Run":                     "a cancel function of all drivers",
 	"hub/lease/leases.go Run":            "of all drivers",
 	"hub/cache/cluster.go":               "of all drivers",

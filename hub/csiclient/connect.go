@@ -22,14 +22,8 @@ const callTimeout = 10 * time.Second
 // ErrNotReady means that the driver answered its Probe with ready=false.
 var ErrNotReady = errors.New("driver is not ready (Probe)")
 
-// NameError means that another driver than the expected one answers at the endpoint. It matches ErrName.
+// NameError means that another driver than the expected one answers at the endpoint.
 type NameError struct{ Want, Got string }
-
-// ErrName is matched by each NameError.
-var ErrName = errors.New("another driver answers at the endpoint")
-
-// Is implements errors.Is.
-func (e *NameError) Is(target error) bool { return target == ErrName }
 
 // Error names both drivers.
 func (e *NameError) Error() string {

@@ -72,7 +72,7 @@ func TestAnswerInFramesOfOneByteIsTaken(t *testing.T) {
 	t.Parallel()
 	_, err := Connect(testContext(t), at(frameServer(t, 1)), nil)
 	// The answer has no name in it.
-	if !errors.Is(err, ErrName) {
+	if _, ok := errors.AsType[*NameError](err); !ok {
 		t.Errorf("got %v", err)
 	}
 }

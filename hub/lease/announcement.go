@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 )
 
 // The Lease by which a replica announces itself.
@@ -37,9 +39,9 @@ func replicaName(identity string) string {
 // announcer renews the Lease that tells the other replicas that this one lives, and which
 // drivers it can call.
 type announcer struct {
-	leases *Leases
-	lock   *lock
-	failed bool // the last write
+	leases  *Leases
+	lock    *lock
+	problem loglimit.Problem // of the writes
 }
 
 func newAnnouncer(l *Leases) *announcer {
@@ -60,7 +62,9 @@ func (a *announcer) run(ctx context.Context) {
 	ticker := time.NewTicker(retry)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		a.logChange(ctx, a.write(ctx))
+		if err := a.write(ctx); err != nil && ctx.Err() == nil && a.problem.IsDue(err.Error(), time.Now()) {
+			klog.FromContext(ctx).Error(err, "Failed to announce this replica to the others, will retry")
+		}
 		a.deleteOld(ctx)
 		select {
 		case <-ctx.Done():
@@ -70,19 +74,6 @@ func (a *announcer) run(ctx context.Context) {
 		}
 	}
 	a.withdraw(ctx)
-}
-
-// logChange logs when announcing begins to fail, and when that is over.
-func (a *announcer) logChange(ctx context.Context, err error) {
-	if ctx.Err() != nil || a.failed == (err != nil) {
-		return
-	}
-	a.failed = err != nil
-	if a.failed {
-		klog.FromContext(ctx).Error(err, "Failed to announce this replica to the others, will retry")
-	} else {
-		klog.FromContext(ctx).Info("Announced this replica to the others again")
-	}
 }
 
 func (a *announcer) write(ctx context.Context) error {

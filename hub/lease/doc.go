@@ -4,7 +4,7 @@
 // candidate polls nothing: watches note since when, by this process's own monotonic clock, each
 // Lease has been as it is (observations). One watch sees all Leases in the namespace of the
 // replicas; a Lease in another namespace has a watch of its own, until nobody needs it any more
-// (watches.go). A Lease may be taken when it is absent or released, or when it has not changed for its
+// (watcher.go). A Lease may be taken when it is absent or released, or when it has not changed for its
 // duration. It is taken with one Create or Update that carries the observed resourceVersion, and renewed
 // in each retry period (lock), the first time at a random slot of it (firstRenewal). Where Leases may not
 // be watched, they are read once in each retry period.

@@ -40,12 +40,6 @@ type Options struct {
 // check reports all errors at once.
 func (o Options) check() error {
 	var errs []error
-	if o.Kube == nil {
-		errs = append(errs, errors.New("no client"))
-	}
-	if o.Identity == "" {
-		errs = append(errs, errors.New("no identity"))
-	}
 	if o.Namespace == "" && !o.Alone {
 		errs = append(errs, errors.New("no namespace to announce this replica in"))
 	}

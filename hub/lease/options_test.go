@@ -15,16 +15,14 @@ func TestOptionsAreChecked(t *testing.T) {
 		t.Errorf("csi-attacher's defaults: %v", err)
 	}
 	for want, spoil := range map[string]func(*Options){
-		"no client":                       func(o *Options) { o.Kube = nil },
-		"no identity":                     func(o *Options) { o.Identity = "" },
-		"no namespace":                    func(o *Options) { o.Namespace = "" },
-		"lease-duration is 1.5s":          func(o *Options) { o.Duration = 1500 * time.Millisecond },
-		"lease-duration is 0s":            func(o *Options) { o.Duration = 0 },
-		"below the lease duration":        func(o *Options) { o.RenewDeadline = 15 * time.Second },
-		"which makes 9.6s":                func(o *Options) { o.RetryPeriod, o.RenewDeadline = 8*time.Second, 9*time.Second },
-		"retry-period is 0s":              func(o *Options) { o.RetryPeriod = 0 },
-		"no client\nno identity":          func(o *Options) { o.Kube, o.Identity = nil, "" },
-		"retry-period is -1s: it must be": func(o *Options) { o.RetryPeriod = -time.Second },
+		"no namespace":                     func(o *Options) { o.Namespace = "" },
+		"lease-duration is 1.5s":           func(o *Options) { o.Duration = 1500 * time.Millisecond },
+		"lease-duration is 0s":             func(o *Options) { o.Duration = 0 },
+		"below the lease duration":         func(o *Options) { o.RenewDeadline = 15 * time.Second },
+		"which makes 9.6s":                 func(o *Options) { o.RetryPeriod, o.RenewDeadline = 8*time.Second, 9*time.Second },
+		"retry-period is 0s":               func(o *Options) { o.RetryPeriod = 0 },
+		"replica in\nlease-duration is 0s": func(o *Options) { o.Namespace, o.Duration = "", 0 },
+		"retry-period is -1s: it must be":  func(o *Options) { o.RetryPeriod = -time.Second },
 	} {
 		o := good
 		spoil(&o)
