@@ -74,11 +74,14 @@ func (f *driversFile) write() error {
 	return nil
 }
 
-// set changes the settings of one driver.
+// set changes the settings of one driver. What changes nothing is not written: a hub that starts may find the file empty.
 func (f *driversFile) set(driver int, change func(*settings)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	change(&f.settings[driver])
+	was := f.settings[driver]
+	if change(&f.settings[driver]); f.settings[driver] == was {
+		return nil
+	}
 	return f.write()
 }
 
