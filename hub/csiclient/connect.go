@@ -38,11 +38,11 @@ func (e *NameError) Error() string {
 // that the driver knows. count, which may be nil, is called for each call of the Session, also for the calls that
 // verify the driver. The caller owns the Session and closes it.
 func Connect(ctx context.Context, d registry.Driver, count CallFunc) (*Session, error) {
-	return connectAndFollow(ctx, d, count, tlsfiles.Ticks)
+	return connectAndFollow(ctx, d, count, time.Tick(tlsfiles.Interval))
 }
 
-// connectAndFollow is Connect. Tests replace poll, which says when the TLS files are read.
-func connectAndFollow(ctx context.Context, d registry.Driver, count CallFunc, poll tlsfiles.Poll) (*Session, error) {
+// connectAndFollow is Connect. Tests replace ticks, which say when the TLS files are read.
+func connectAndFollow(ctx context.Context, d registry.Driver, count CallFunc, ticks <-chan time.Time) (*Session, error) {
 	if err := d.CheckTransport(); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func connectAndFollow(ctx context.Context, d registry.Driver, count CallFunc, po
 	}
 	s.follow(s.followState)
 	if material != nil {
-		s.follow(func() { s.followFiles(d, material, poll) })
+		s.follow(func() { s.followFiles(d, material, ticks) })
 	}
 	return s, nil
 }

@@ -18,8 +18,6 @@ import (
 // one is taken.
 type looks chan time.Time
 
-func (l looks) poll() (<-chan time.Time, func()) { return l, func() {} }
-
 // take makes looks until the Session is done or so many were begun.
 func (l looks) take(s *Session, n int) {
 	for range n {
@@ -33,7 +31,7 @@ func (l looks) take(s *Session, n int) {
 
 func connectFollowing(ctx context.Context, t *testing.T, l looks, d registry.Driver) *Session {
 	t.Helper()
-	s, err := connectAndFollow(ctx, d, nil, l.poll)
+	s, err := connectAndFollow(ctx, d, nil, l)
 	if err != nil {
 		t.Fatal(err)
 	}

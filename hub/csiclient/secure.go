@@ -165,10 +165,7 @@ func whyNoGRPC(d registry.Driver, conn *connection, err error) error {
 // change nothing. But if the driver's certificate is not from the new authorities, the
 // Session ends in any case: it would still send secrets to that driver. followFiles returns
 // when the Session is done.
-func (s *Session) followFiles(d registry.Driver, used *tlsfiles.Material, poll tlsfiles.Poll) {
-	ticks, stop := poll()
-	defer stop()
-	files, next := tlsfiles.NewFollower(used), used
+func (s *Session) followFiles(d registry.Driver, used *tlsfiles.Material, ticks <-chan time.Time) {
 	var problem loglimit.Problem
 	for {
 		select {
@@ -176,11 +173,8 @@ func (s *Session) followFiles(d registry.Driver, used *tlsfiles.Material, poll t
 			return
 		case <-ticks:
 		}
-		found, err := files.Look()
-		if found != nil {
-			next = found
-		}
-		if err == nil && next.Same(used) {
+		next, err := used.Reload()
+		if next == nil && err == nil {
 			continue
 		}
 		if err == nil {

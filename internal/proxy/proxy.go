@@ -47,7 +47,7 @@ type Options struct {
 type Proxy struct {
 	options                     Options
 	files                       atomic.Pointer[tlsfiles.Material]
-	poll                        tlsfiles.Poll
+	ticks                       <-chan time.Time // to read the files
 	handshakes, clients, health connlimit.Limit
 	driver                      *http.Transport
 	refusals                    *loglimit.Limiter
@@ -63,7 +63,7 @@ func New(o Options) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{options: o, poll: tlsfiles.Ticks, refusals: loglimit.New(1, logInterval), probeInterval: 5 * time.Second,
+	p := &Proxy{options: o, ticks: time.Tick(tlsfiles.Interval), refusals: loglimit.New(1, logInterval), probeInterval: 5 * time.Second,
 		handshakes: connlimit.Limit{Most: maxConnections}, clients: connlimit.Limit{Most: maxConnections}, health: connlimit.Limit{Most: maxConnections}}
 	p.driver = p.newTransport()
 	p.files.Store(material)
@@ -75,7 +75,7 @@ func New(o Options) (*Proxy, error) {
 func (p *Proxy) Serve(ctx context.Context, listener net.Listener) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { tlsfiles.NewFollower(p.files.Load()).Run(ctx, p.poll, p.files.Store) })
+	running.Go(func() { tlsfiles.Follow(ctx, p.files.Load(), p.ticks, p.files.Store) })
 	defer context.AfterFunc(ctx, func() { listener.Close() })()
 	for ctx.Err() == nil {
 		conn, err := listener.Accept()

@@ -98,7 +98,7 @@ func (s *scene) start() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p.poll = func() (<-chan time.Time, func()) { return s.poll, func() {} }
+	p.ticks = s.poll
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		s.t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 // Files are the paths of the three PEM files.
 type Files struct{ CA, Cert, Key string }
 
-// Material is the content of the files. It does not change after Load.
+// Material is the content of the files. It does not change.
 type Material struct {
 	Authorities *x509.CertPool
 	Certificate tls.Certificate // with its Leaf
@@ -23,7 +23,7 @@ type Material struct {
 	replaced    chan struct{}
 }
 
-// Replaced returns a channel that Follower.Run closes when it has taken other content.
+// Replaced returns a channel that Follow closes when it has taken other content.
 func (m *Material) Replaced() <-chan struct{} { return m.replaced }
 
 // VerifyClient checks the certificates that a client has shown: its own, then those between it and an authority.
@@ -64,8 +64,14 @@ func (f Files) Load() (*Material, error) {
 	return m, nil
 }
 
-// Same reports whether the files held the same bytes.
-func (m *Material) Same(other *Material) bool { return m.sum == other.sum }
+// Reload reads the files again, and returns nil if they hold the same bytes.
+func (m *Material) Reload() (*Material, error) {
+	next, err := m.files.Load()
+	if err != nil || next.sum == m.sum {
+		return nil, err
+	}
+	return next, nil
+}
 
 // CheckTime returns an error if the own certificate is not valid at a time.
 func (m *Material) CheckTime(now time.Time) error {
