@@ -35,9 +35,8 @@ const (
 	lastPart = 6
 )
 
-// RightsFunc returns the rights that this process lacks to serve a driver with a lease, and whether that lease does not exist
-// and may not be created. The zero Name stands for no lease.
-type RightsFunc func(context.Context, lease.Name) (missing []rights.Right, absent bool, err error)
+// RightsFunc returns the rights that this process lacks to serve a driver with a lease. The zero Name stands for no lease.
+type RightsFunc func(context.Context, lease.Name) (missing []rights.Right, err error)
 
 // checkAnswers are the checks of a driver that need requests to the API server, to DNS or to the endpoint.
 type checkAnswers struct {
@@ -271,8 +270,7 @@ func secretAction(ref corev1.SecretReference, err error) string {
 	return diagnosis.Cause{Verdict: verdict}.Action("", "", fmt.Sprintf("read secret %s/%s for the call: ", ref.Namespace, ref.Name))
 }
 
-// checkRights checks the rights of this process in the cluster, and that the driver's lease can be taken. It returns none if
-// nobody can tell.
+// checkRights checks the rights of this process in the cluster. It returns none if nobody can tell.
 func (m *manager) checkRights(ctx context.Context, d registry.Driver) []status.Check {
 	const name = "rights"
 	if m.hub.options.Rights == nil {
@@ -282,13 +280,10 @@ func (m *manager) checkRights(ctx context.Context, d registry.Driver) []status.C
 	if m.hub.options.Leases != nil {
 		l = m.hub.leaseOf(d)
 	}
-	missing, absent, err := m.hub.options.Rights(ctx, l)
+	missing, err := m.hub.options.Rights(ctx, l)
 	switch {
 	case err != nil:
 		return []status.Check{openCheck(name, "Check the API server.", "not known: %v", err)}
-	case absent:
-		return []status.Check{openCheck(name, "Correct lease.namespace in the driver's entry: it is the namespace of the lease of its csi-attacher. Or create the lease.",
-			"Lease %s/%s does not exist, and the hub may not create it", l.Namespace, l.Name)}
 	case len(missing) == 0:
 		return []status.Check{passedCheck(name, "the hub has all that it needs")}
 	}

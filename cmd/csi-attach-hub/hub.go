@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format json
@@ -77,7 +78,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 		return err
 	}
 	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: status.NewMetrics(), Probes: new(status.Probes),
-		Rights: rightsOf(s, source.Config, kube)}
+		Rights: rightsOf(s, source.Config, kube.AuthorizationV1())}
 	var services []func(context.Context) error
 	if leases != nil {
 		options.Leases, options.LeaseNamespace, options.LeaseDuration = leases, s.leases.Namespace, s.leases.Duration
@@ -113,7 +114,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 			}
 		}
 	}, func(ctx context.Context) error {
-		rights.Watch(ctx, kube, featuresOf(s, source.Config()))
+		rights.Watch(ctx, kube.AuthorizationV1(), featuresOf(s, source.Config()))
 		return nil
 	})
 	err = runWithServices(ctx, services, func(ctx context.Context) error { return h.Run(ctx, r.Updates()) })
@@ -197,17 +198,13 @@ func featuresOf(s hubSettings, config *registry.Config) rights.Features {
 }
 
 // rightsOf returns how a driver's checklist asks for the rights of this process.
-func rightsOf(s hubSettings, config func() *registry.Config, kube rights.Kube) hub.RightsFunc {
-	return func(ctx context.Context, l lease.Name) (missing []rights.Right, absent bool, err error) {
+func rightsOf(s hubSettings, config func() *registry.Config, kube authorizationv1.SelfSubjectAccessReviewsGetter) hub.RightsFunc {
+	return func(ctx context.Context, l lease.Name) ([]rights.Right, error) {
 		f := featuresOf(s, config())
 		f.Leases = nil
 		if l != (lease.Name{}) {
 			f.Leases = []rights.Lease{{Namespace: l.Namespace, Name: l.Name}}
 		}
-		if missing, err = rights.Missing(ctx, kube.AuthorizationV1(), rights.Needed(f)); err != nil {
-			return nil, false, err
-		}
-		gone, err := rights.AbsentLeases(ctx, kube, f)
-		return missing, len(gone) > 0, err
+		return rights.Missing(ctx, kube, rights.Needed(f))
 	}
 }

@@ -8,7 +8,7 @@
 //
 // The lease of a driver in another namespace is asked for by its name, since Roles should grant
 // nothing on the leases of others. Nobody can grant to create a Lease by name, so create is not in
-// the list: AbsentLeases finds the leases for which it would be needed.
+// the list: mostly the driver's csi-attacher has made it, and else the driver's reason says what to do.
 //
 // The package does not ask for Secrets: the Secrets that PersistentVolumes name are not known
 // beforehand. If a Secret may not be read, the VolumeAttachment says so.

@@ -9,12 +9,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/klog/v2"
 )
 
@@ -61,19 +59,12 @@ type Features struct {
 	Discovery        bool    // drivers are taken from CSIDriver objects
 }
 
-// leasesElsewhere returns the leases of drivers outside of the replicas' namespace, sorted.
-func (f Features) leasesElsewhere() []Lease {
-	leases := slices.DeleteFunc(slices.Clone(f.Leases), func(l Lease) bool { return l.Namespace == f.ReplicaNamespace })
-	slices.SortFunc(leases, func(a, b Lease) int { return strings.Compare(a.String(), b.String()) })
-	return slices.Compact(leases)
-}
-
 const (
 	storage      = "storage.k8s.io"
 	coordination = "coordination.k8s.io"
 
-	installation            = "deploy/install.yaml"
-	leasesElsewhereManifest = "values drivers and leases.extra of deploy/chart"
+	installation    = "deploy/install.yaml"
+	leasesElsewhere = "values drivers and leases.extra of deploy/chart"
 
 	// eventNamespace is where Kubernetes keeps Events about cluster-wide objects.
 	eventNamespace = "default"
@@ -90,8 +81,11 @@ func Needed(f Features) []Right {
 		each(Right{Resource: "nodes", Manifest: installation, Optional: true}, "get"),
 		each(Right{Resource: "events", Namespace: eventNamespace, Manifest: installation, Optional: true}, "create", "patch"),
 	)
-	for _, l := range f.leasesElsewhere() {
-		needed = append(needed, leases(l, leasesElsewhereManifest)...)
+	elsewhere := slices.SortedFunc(slices.Values(f.Leases), func(a, b Lease) int { return strings.Compare(a.String(), b.String()) })
+	for _, l := range slices.Compact(elsewhere) {
+		if l.Namespace != f.ReplicaNamespace {
+			needed = append(needed, leases(l, leasesElsewhere)...)
+		}
 	}
 	if f.ReplicaNamespace != "" {
 		needed = append(needed, leases(Lease{Namespace: f.ReplicaNamespace}, installation)...)
@@ -102,7 +96,7 @@ func Needed(f Features) []Right {
 }
 
 // leases returns the rights to hold a lease, or all leases of a namespace. Leases that cannot be
-// watched are polled. A Role cannot grant to create a Lease by name: see AbsentLeases.
+// watched are polled. A Role cannot grant to create a Lease by name: the driver's reason says if one has to be created.
 func leases(l Lease, manifest string) []Right {
 	r := Right{Group: coordination, Resource: "leases", Namespace: l.Namespace, Name: l.Name, Manifest: manifest}
 	required := each(r, "get", "update")
@@ -128,9 +122,17 @@ func Missing(ctx context.Context, kube authorizationv1client.SelfSubjectAccessRe
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxReviews)
 	for i, r := range needed {
-		group.Go(func() (err error) {
-			allowed[i], err = ask(ctx, kube, r)
-			return err
+		group.Go(func() error {
+			review, err := kube.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace, Name: r.Name,
+				},
+			}}, metav1.CreateOptions{})
+			if err != nil {
+				return fmt.Errorf("ask whether this process may %s: %w", r, err)
+			}
+			allowed[i] = review.Status.Allowed
+			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -145,101 +147,41 @@ func Missing(ctx context.Context, kube authorizationv1client.SelfSubjectAccessRe
 	return missing, nil
 }
 
-func ask(ctx context.Context, kube authorizationv1client.SelfSubjectAccessReviewsGetter, r Right) (allowed bool, err error) {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace, Name: r.Name,
-		},
-	}}
-	review, err = kube.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-	if err != nil {
-		return false, fmt.Errorf("ask whether this process may %s: %w", r, err)
-	}
-	return review.Status.Allowed, nil
-}
-
-// Kube is the part of the Kubernetes API that is asked; every kubernetes.Interface is one.
-type Kube interface {
-	AuthorizationV1() authorizationv1client.AuthorizationV1Interface
-	CoordinationV1() coordinationv1client.CoordinationV1Interface
-}
-
-// AbsentLeases returns the leases of drivers that do not exist and that this process may not
-// create, sorted. The right to create leases is needed for no other lease: mostly the driver's
-// csi-attacher has made it. It blocks until all requests are answered or one has failed.
-func AbsentLeases(ctx context.Context, kube Kube, f Features) ([]Lease, error) {
-	var absent []Lease
-	for _, l := range f.leasesElsewhere() {
-		if l.Name == "" {
-			continue // Needed has the right to create leases
-		}
-		_, err := kube.CoordinationV1().Leases(l.Namespace).Get(ctx, l.Name, metav1.GetOptions{})
-		switch {
-		case err == nil, apierrors.IsForbidden(err): // Missing reports a lease that may not be read
-			continue
-		case !apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("ask whether lease %s exists: %w", l, err)
-		}
-		create := Right{Verb: "create", Group: coordination, Resource: "leases", Namespace: l.Namespace}
-		allowed, err := ask(ctx, kube.AuthorizationV1(), create)
-		if err != nil {
-			return nil, err
-		}
-		if !allowed {
-			absent = append(absent, l)
-		}
-	}
-	return absent, nil
-}
-
 // Watch asks until it has an answer, and logs the missing rights: one line has the rights without
-// which the hub cannot attach or detach, another the optional rights, a third the leases of
-// AbsentLeases. It blocks until then or until ctx ends. The hub runs on without them: rights may
-// be granted, and leases created, while it runs.
-func Watch(ctx context.Context, kube Kube, f Features) {
+// which the hub cannot attach or detach, another the optional rights. It blocks until then or until
+// ctx ends. The hub runs on without them: rights may be granted while it runs.
+func Watch(ctx context.Context, kube authorizationv1client.SelfSubjectAccessReviewsGetter, f Features) {
 	logger := klog.FromContext(ctx)
 	_ = wait.PollUntilContextCancel(ctx, retryAfter, true, func(ctx context.Context) (bool, error) { // fails only if ctx ends
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		missing, err := Missing(ctx, kube.AuthorizationV1(), Needed(f))
-		var absent []Lease
-		if err == nil {
-			absent, err = AbsentLeases(ctx, kube, f)
-		}
+		missing, err := Missing(ctx, kube, Needed(f))
 		if err != nil {
 			// V(2): other parts of the hub log an unreachable API server.
 			logger.V(2).Info("Cannot tell whether rights are missing", "err", err)
 			return false, nil
 		}
-		report(logger, missing, absent)
+		report(logger, missing)
 		return true, nil
 	})
 }
 
-// report logs the missing rights and leases, if there are any.
-func report(logger klog.Logger, missing []Right, absent []Lease) {
-	names, manifests := map[bool][]string{}, map[bool][]string{} // by Optional
-	for _, r := range missing {
-		names[r.Optional] = append(names[r.Optional], r.String())
-		if !slices.Contains(manifests[r.Optional], r.Manifest) {
-			manifests[r.Optional] = append(manifests[r.Optional], r.Manifest)
+// report logs the missing rights, if there are any.
+func report(logger klog.Logger, missing []Right) {
+	for _, optional := range []bool{false, true} {
+		var names, manifests []string
+		for _, r := range missing {
+			if r.Optional == optional {
+				names, manifests = append(names, r.String()), append(manifests, r.Manifest)
+			}
 		}
-	}
-	values := func(optional bool) []any {
-		return []any{"missing", strings.Join(names[optional], ", "), "see", strings.Join(manifests[optional], ", ")}
-	}
-	if names[false] != nil {
-		logger.Error(nil, "Rights are missing in the Kubernetes API, without which volumes are not attached or not detached", values(false)...)
-	}
-	if names[true] != nil {
-		logger.Info("Warning: rights are missing in the Kubernetes API that are of use", values(true)...)
-	}
-	if absent != nil {
-		var leases []string
-		for _, l := range absent {
-			leases = append(leases, l.String())
+		values := []any{"missing", strings.Join(names, ", "), "see", strings.Join(slices.Compact(slices.Sorted(slices.Values(manifests))), ", ")}
+		switch {
+		case names == nil:
+		case optional:
+			logger.Info("Warning: rights are missing in the Kubernetes API that are of use", values...)
+		default:
+			logger.Error(nil, "Rights are missing in the Kubernetes API, without which volumes are not attached or not detached", values...)
 		}
-		logger.Error(nil, "Leases of drivers do not exist, and the hub may not create them: create the leases, or remove lease.namespace from the entries of the drivers",
-			"leases", strings.Join(leases, ", "), "see", leasesElsewhereManifest)
 	}
 }

@@ -12,10 +12,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -127,12 +124,11 @@ func TestMissingRightsAreInOneLineWithWhatGivesThem(t *testing.T) {
 }
 
 // watched returns what Watch logs.
-func watched(t *testing.T, kube rights.Kube, f rights.Features) string {
+func watched(t *testing.T, kube kubernetes.Interface, f rights.Features) string {
 	t.Helper()
-	makeLease(t, "driver", "lease")
 	var log bytes.Buffer
 	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(0)))
-	rights.Watch(klog.NewContext(t.Context(), logger), kube, f)
+	rights.Watch(klog.NewContext(t.Context(), logger), kube.AuthorizationV1(), f)
 	return log.String()
 }
 
@@ -145,56 +141,16 @@ func TestItIsAskedAgainUntilThereIsAnAnswer(t *testing.T) {
 			}
 			return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
 		})
-		rights.Watch(t.Context(), kube, rights.Features{})
+		rights.Watch(t.Context(), kube.AuthorizationV1(), rights.Features{})
 		if time.Now().Before(back) {
 			t.Error("it gave up without an answer")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		back = time.Now().Add(time.Hour)
 		go func() { synctest.Wait(); cancel() }()
-		rights.Watch(ctx, kube, rights.Features{})
+		rights.Watch(ctx, kube.AuthorizationV1(), rights.Features{})
 		if !time.Now().Before(back) {
 			t.Error("the end of the context does not end it")
 		}
 	})
-}
-
-// makeLease makes a Lease and its namespace.
-func makeLease(t *testing.T, namespace, name string) {
-	t.Helper()
-	kube := testbed.Shared(t).Clientset()
-	_, err := kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
-	_, err = kube.CoordinationV1().Leases(namespace).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
-}
-
-func TestAMissingLeaseIsReportedOnlyIfItMayNotBeCreated(t *testing.T) {
-	f := rights.Features{Leases: []rights.Lease{{Namespace: "driver", Name: "lease"}, {Namespace: "driver", Name: "absent"}}}
-	granted := rights.Needed(f)
-	makeLease(t, "driver", "lease")
-	mayNotCreate := user(t, "may-not-create", granted)
-	for name, c := range map[string]struct {
-		kube rights.Kube
-		want []rights.Lease
-	}{
-		"may not create": {mayNotCreate, f.Leases[1:]},
-		"may create": {user(t, "may-create", append(slices.Clone(granted),
-			rights.Right{Verb: "create", Group: "coordination.k8s.io", Resource: "leases"})), nil},
-		"may not read": {user(t, "may-not-read", slices.DeleteFunc(slices.Clone(granted), func(r rights.Right) bool {
-			return r.Verb == "get" && r.Resource == "leases" // reported as a missing right
-		})), nil},
-	} {
-		if got, err := rights.AbsentLeases(t.Context(), c.kube, f); err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%s: got %v, %v, want %v", name, got, err, c.want)
-		}
-	}
-	log := watched(t, mayNotCreate, f)
-	if strings.Count(log, "\n") != 1 || !strings.Contains(log, "may not create them: create the leases") || !strings.Contains(log, `leases="driver/absent"`) {
-		t.Errorf("want one line that names the lease and what to do:\n%s", log)
-	}
 }
