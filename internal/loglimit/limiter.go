@@ -31,29 +31,22 @@ func New(burst int, every time.Duration) *Limiter {
 // Info logs a line, or suppresses it. A line after suppressed lines has their number as key "suppressed".
 // There must be few different messages: the Limiter remembers each.
 func (l *Limiter) Info(logger klog.Logger, message string, keysAndValues ...any) {
-	suppressed, due := l.isDue(message, time.Now())
-	switch {
-	case !due:
-	case suppressed > 0:
-		logger.WithCallDepth(1).Info(message, append(keysAndValues, "suppressed", suppressed)...)
-	default:
-		logger.WithCallDepth(1).Info(message, keysAndValues...)
-	}
-}
-
-// isDue reports whether to log a message now, and how many lines with it were suppressed before.
-func (l *Limiter) isDue(message string, now time.Time) (suppressed int, due bool) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	m := l.messages[message]
 	if m == nil {
 		m = &messageLimit{Limiter: rate.NewLimiter(rate.Every(l.every), l.burst)}
 		l.messages[message] = m
 	}
-	if !m.AllowN(now, 1) {
-		m.suppressed++
-		return 0, false
+	suppressed, due := m.suppressed, m.Allow()
+	m.suppressed++
+	if due {
+		m.suppressed = 0
 	}
-	suppressed, m.suppressed = m.suppressed, 0
-	return suppressed, true
+	l.mu.Unlock()
+	if suppressed > 0 {
+		keysAndValues = append(keysAndValues, "suppressed", suppressed)
+	}
+	if due {
+		logger.WithCallDepth(1).Info(message, keysAndValues...)
+	}
 }
