@@ -86,7 +86,7 @@ func (h *Health) addUnowned(d Driver) {
 	}
 	if n := d.UnownedCount - dangling; n > 0 {
 		h.addSince(Attention, left, d.says(diagnosis.LeftAttached, plural(n, "volume left attached", "volumes left attached, the oldest"), "",
-			"The hub keeps trying to detach them. csi-attach-hub status lists them with their last errors."))
+			"The hub keeps trying to detach them. csi-attach-hub explain driver/"+d.Name+" shows some with their last errors, csi-attach-hub status -o json more."))
 	}
 	if dangling == 0 {
 		return

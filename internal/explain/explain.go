@@ -27,8 +27,6 @@ type HubReader interface {
 	Volumes(ctx context.Context, v hubclient.View, f status.AttachmentFilter, take func(status.Attachment)) error
 	// Driver asks one replica about a driver, with its checklist.
 	Driver(ctx context.Context, replica, name string) (*status.Driver, error)
-	// Attachment asks one replica about a VolumeAttachment; nil if it knows none.
-	Attachment(ctx context.Context, replica, name string) (*status.Attachment, error)
 }
 
 // Kube is the part of the Kubernetes API that is read.

@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -37,10 +38,15 @@ func (v *volume) leaseAlone() {
 	}
 }
 
+// conflicts returns those of the driver in the configuration of the hub.
+func (v *volume) conflicts() []status.Conflict {
+	return slices.DeleteFunc(v.view.Config().Conflicts, func(c status.Conflict) bool { return c.Driver != v.driver })
+}
+
 // notServed explains a driver that the hub does not serve. Without a mistake in the configuration, it is the stop only if
 // nothing shows that another attacher works for the driver.
 func (v *volume) notServed() {
-	conflicts, mistakes := v.view.Conflicts(v.driver), v.view.ConfigErrors()
+	conflicts, mistakes := v.conflicts(), v.view.Config().Errors
 	if len(conflicts) == 0 && len(mistakes) > 0 {
 		shown := mistakes[:min(len(mistakes), 3)]
 		v.stop(v.finding(diagnosis.Diagnosis{Verdict: diagnosis.ConfigBroken, Object: "csi-attach-hub",

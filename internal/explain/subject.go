@@ -46,7 +46,7 @@ func (e *explainer) explainDriver(ctx context.Context, r *Report) (exists bool) 
 	if v.noAttach() {
 		s.say("CSIDriver %s has attachRequired: false: volumes of the driver need no attach", v.driver)
 	}
-	return v.served != nil || !v.csiDriver.missing || v.leaseRead.value != nil || len(r.VolumeAttachments) > 0 || len(e.view.Conflicts(v.driver)) > 0 ||
+	return v.served != nil || !v.csiDriver.missing || v.leaseRead.value != nil || len(r.VolumeAttachments) > 0 || len(v.conflicts()) > 0 ||
 		e.HubErr != nil // the hub may serve it
 }
 

@@ -212,8 +212,8 @@ func (v *volume) read(ctx context.Context) {
 	}
 	v.readDriver(ctx)
 	if va != nil && v.served != nil {
-		seen, err := v.Hub.Attachment(ctx, v.served.Replica, va.Name)
-		if v.seen = seen; err != nil {
+		err := v.Hub.Volumes(ctx, v.view, status.AttachmentFilter{Name: va.Name}, func(a status.Attachment) { v.seen = &a })
+		if err != nil {
 			v.missed("the state of "+ref(VolumeAttachment, "", va.Name)+" in the hub", err)
 		}
 	}

@@ -226,6 +226,12 @@ func (w *world) Volumes(_ context.Context, _ hubclient.View, f status.Attachment
 	if w.seenErr != nil {
 		return w.seenErr
 	}
+	if f.Name != "" { // the VolumeAttachment of the question
+		if w.seen != nil && w.seen.Name == f.Name {
+			take(*w.seen)
+		}
+		return nil
+	}
 	for _, a := range append([]status.Attachment{}, w.rows...) {
 		if f.Match(a) && (len(f.Health) == 0 || slices.Contains(f.Health, a.Health.State)) {
 			take(a)
@@ -237,14 +243,6 @@ func (w *world) Volumes(_ context.Context, _ hubclient.View, f status.Attachment
 // Driver is what the hub says about the driver alone.
 func (w *world) Driver(context.Context, string, string) (*status.Driver, error) {
 	return &w.served.Driver, w.checksErr
-}
-
-// Attachment is what the hub says about a VolumeAttachment.
-func (w *world) Attachment(_ context.Context, _, name string) (*status.Attachment, error) {
-	if w.seenErr != nil || w.seen == nil || w.seen.Name != name {
-		return nil, w.seenErr
-	}
-	return w.seen, nil
 }
 
 // asked answers a question as the command does.

@@ -37,9 +37,10 @@ type Options struct {
 // replica. The caller closes the Hub.
 func Find(ctx context.Context, o Options) (*Hub, error) {
 	if o.Server != "" {
-		base, err := parseServer(o.Server)
-		if err != nil {
-			return nil, err
+		base, err := url.Parse(o.Server)
+		if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" ||
+			base.RawQuery != "" || base.Fragment != "" || base.User != nil {
+			return nil, fmt.Errorf("--server %q is not a valid URL: write http://host:port or https://host:port, and a path if a proxy serves the hub's /api below that path", o.Server)
 		}
 		return &Hub{[]*replica{newReplica(base.String(), base, nil)}}, nil
 	}
@@ -60,16 +61,6 @@ func Find(ctx context.Context, o Options) (*Hub, error) {
 	}
 	slices.SortFunc(h.replicas, func(a, b *replica) int { return cmp.Compare(a.name, b.name) })
 	return h, nil
-}
-
-// parseServer parses and checks the URL of one replica.
-func parseServer(server string) (*url.URL, error) {
-	base, err := url.Parse(server)
-	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" ||
-		base.RawQuery != "" || base.Fragment != "" || base.User != nil {
-		return nil, fmt.Errorf("--server %q is not a valid URL: write http://host:port or https://host:port, and a path if a proxy serves the hub's /api below that path", server)
-	}
-	return base, nil
 }
 
 // newReplica returns a replica that is reached by dial, or over the network if dial is nil. Its client ignores the

@@ -72,19 +72,12 @@ func (h *Hub) View(ctx context.Context) View {
 
 // Driver asks one replica, by its name in the View, for a driver with its checklist.
 func (h *Hub) Driver(ctx context.Context, name, driver string) (*status.Driver, error) {
-	var d status.Driver
-	return &d, h.ask(ctx, name, "/api/v1/drivers/"+driver, nil, &d)
-}
-
-// Attachment asks one replica, by its name in the View, for a VolumeAttachment. It returns nil
-// if the replica does not know it.
-func (h *Hub) Attachment(ctx context.Context, name, attachment string) (*status.Attachment, error) {
-	var list status.AttachmentList
-	err := h.ask(ctx, name, "/api/v1/attachments", url.Values{"name": {attachment}}, &list)
-	if len(list.Attachments) == 0 {
-		return nil, err
+	i := slices.IndexFunc(h.replicas, func(r *replica) bool { return r.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no replica %s", name)
 	}
-	return &list.Attachments[0], err
+	var d status.Driver
+	return &d, h.replicas[i].get(ctx, "/api/v1/drivers/"+driver, nil, &d)
 }
 
 // Volumes passes the VolumeAttachments that a filter selects to take, in no order, each once: as the replica
@@ -136,15 +129,6 @@ func (r *replica) pages(ctx context.Context, query url.Values, take func(status.
 		}
 		query.Set("continue", list.Continue)
 	}
-}
-
-// ask requests a path of one replica, by its name in the View.
-func (h *Hub) ask(ctx context.Context, name, path string, query url.Values, into any) error {
-	i := slices.IndexFunc(h.replicas, func(r *replica) bool { return r.name == name })
-	if i < 0 {
-		return fmt.Errorf("there is no replica %s", name)
-	}
-	return h.replicas[i].get(ctx, path, query, into)
 }
 
 // get requests a path and decodes the JSON answer.

@@ -198,12 +198,15 @@ func TestAllPodsOfAHubAreAskedByPortForward(t *testing.T) {
 	if d, err := hub.Driver(ctx, v.Driver("d").Replica, "d"); err != nil || len(d.Checklist) != 1 {
 		t.Errorf("the driver alone is %+v, %v, want it with its checklist", d, err)
 	}
-	a, err := hub.Attachment(ctx, v.Driver("d").Replica, "csi-1")
-	if err != nil || a == nil || a.WaitsFor != "replica id-1" {
-		t.Errorf("the attachment is %+v, %v, want what hub-1 says", a, err)
+	named := func(name string) (all []status.Attachment, err error) {
+		err = hub.Volumes(ctx, v, status.AttachmentFilter{Name: name}, func(a status.Attachment) { all = append(all, a) })
+		return all, err
 	}
-	if a, err := hub.Attachment(ctx, v.Driver("d").Replica, "csi-2"); err != nil || a != nil {
-		t.Errorf("an attachment that nobody knows is %+v, %v", a, err)
+	if all, err := named("csi-1"); err != nil || len(all) != 1 || all[0].WaitsFor != "replica id-1" {
+		t.Errorf("the attachment is %+v, %v, want what hub-1 says", all, err)
+	}
+	if all, err := named("csi-2"); err != nil || len(all) != 0 {
+		t.Errorf("an attachment that nobody knows is %+v, %v", all, err)
 	}
 }
 

@@ -86,42 +86,21 @@ func (v View) Driver(name string) *Driver {
 	return nil
 }
 
-// Conflicts returns the conflicts of a driver, of all if it is empty, each once.
-func (v View) Conflicts(driver string) []status.Conflict {
-	all := distinct(v, func(c status.Config) []status.Conflict { return c.Conflicts })
-	return slices.DeleteFunc(all, func(c status.Conflict) bool { return driver != "" && c.Driver != driver })
-}
-
-// RejectedFiles says of each bad file of the configuration what holds instead, each once.
-func (v View) RejectedFiles() []string {
-	return distinct(v, func(c status.Config) (rejected []string) {
-		for _, f := range c.Files {
-			if f.Rejected != "" {
-				rejected = append(rejected, f.Rejected)
-			}
-		}
-		return rejected
-	})
-}
-
-// ConfigErrors returns the errors of the configuration, each once.
-func (v View) ConfigErrors() []string {
-	return distinct(v, func(c status.Config) []string { return c.Errors })
-}
-
-// ConfigWarnings returns the warnings of the configuration, each once.
-func (v View) ConfigWarnings() []string {
-	return distinct(v, func(c status.Config) []string { return c.Warnings })
-}
-
-// distinct returns what the configurations of the replicas contain, each value once.
-func distinct[T comparable](v View, of func(status.Config) []T) []T {
-	var all []T
+// Config merges the configurations of the replicas: their files, errors, warnings and conflicts, each once.
+func (v View) Config() status.Config {
+	var all status.Config
 	for _, r := range v.Replicas {
-		for _, value := range of(r.Overview.Config) {
-			if !slices.Contains(all, value) {
-				all = append(all, value)
-			}
+		c := r.Overview.Config
+		all.Files, all.Errors = union(all.Files, c.Files), union(all.Errors, c.Errors)
+		all.Warnings, all.Conflicts = union(all.Warnings, c.Warnings), union(all.Conflicts, c.Conflicts)
+	}
+	return all
+}
+
+func union[T comparable](all, more []T) []T {
+	for _, value := range more {
+		if !slices.Contains(all, value) {
+			all = append(all, value)
 		}
 	}
 	return all

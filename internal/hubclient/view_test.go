@@ -1,6 +1,7 @@
 package hubclient
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -41,10 +42,10 @@ func TestMergeShowsADriverAsWhoWorksForItSeesIt(t *testing.T) {
 }
 
 func TestWhatReplicasSayAlikeIsThereOnce(t *testing.T) {
-	c := status.Config{Errors: []string{"e"}, Warnings: []string{"w"}, Conflicts: []status.Conflict{{Driver: "d", Loser: "l"}, {Driver: "x"}}}
+	c := status.Config{Files: []status.ConfigFile{{Path: "f"}}, Errors: []string{"e"}, Warnings: []string{"w"}, Conflicts: []status.Conflict{{Driver: "d", Loser: "l"}, {Driver: "x"}}}
 	v := Merge([]Replica{{Replica: "one", Overview: status.Overview{Config: c}}, {Replica: "two", Overview: status.Overview{Config: c}}})
-	if !slices.Equal(v.ConfigErrors(), c.Errors) || !slices.Equal(v.ConfigWarnings(), c.Warnings) || len(v.Conflicts("d")) != 1 || len(v.Problems()) != 0 {
-		t.Errorf("errors %v, warnings %v, conflicts %v, problems %v", v.ConfigErrors(), v.ConfigWarnings(), v.Conflicts("d"), v.Problems())
+	if got := v.Config(); !reflect.DeepEqual(got, c) || len(v.Problems()) != 0 {
+		t.Errorf("got %+v, want %+v; problems %v", got, c, v.Problems())
 	}
 }
 

@@ -1,14 +1,12 @@
 package statustable
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
@@ -78,7 +76,7 @@ func NewReport(v hubclient.View, trouble []status.Attachment, listErr error, now
 			s.Volumes.Attention++
 		}
 	}
-	if len(r.Problems)+len(v.ConfigErrors()) > 0 {
+	if len(r.Problems)+len(v.Config().Errors) > 0 {
 		worst(status.Attention)
 	}
 	status.WorstFirst(trouble)
@@ -173,28 +171,17 @@ func (r Report) sections(out *strings.Builder) {
 		}
 	}
 	section("Problems", r.Problems)
-	section("Configuration errors", slices.Concat(r.RejectedFiles(), r.ConfigErrors()))
-	section("Configuration warnings", r.ConfigWarnings())
+	config := r.Config()
 	var lines []string
-	for _, d := range r.Drivers {
-		for _, u := range d.Unowned {
-			text := fmt.Sprintf("%s: volume %s at node ID %s (node %s) since %s", d.Name, u.VolumeHandle, u.NodeID, cmp.Or(u.Node, "unknown"), u.Since.UTC().Format(time.RFC3339))
-			if u.ReportOnly {
-				text += ", only reported"
-			}
-			if u.Tries > 0 {
-				text += fmt.Sprintf(", tried %d×", u.Tries)
-			}
-			lines = append(lines, diagnosis.Because(text, u.LastError))
-		}
-		if more := d.UnownedCount - len(d.Unowned); more > 0 {
-			lines = append(lines, fmt.Sprintf("%s: and %d more", d.Name, more))
+	for _, f := range config.Files {
+		if f.Rejected != "" {
+			lines = append(lines, f.Rejected)
 		}
 	}
-	section("Volumes left attached where no VolumeAttachment asks for them (to be detached, unless they are only reported: "+
-		"csi-attach-hub explain driver/NAME has the commands)", lines)
+	section("Configuration errors", append(lines, config.Errors...))
+	section("Configuration warnings", config.Warnings)
 	lines = nil
-	for _, c := range r.Conflicts("") {
+	for _, c := range config.Conflicts {
 		text := fmt.Sprintf("%s at %s: %s", c.Driver, c.Loser, c.Reason)
 		if c.Winner != "" {
 			text += " (served: " + c.Winner + ")"
