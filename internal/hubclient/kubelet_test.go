@@ -114,7 +114,7 @@ func (s source) Overview() status.Overview {
 	return status.Overview{Identity: s.identity}
 }
 func (s source) Attachments(status.AttachmentFilter) []status.Attachment {
-	return []status.Attachment{{Name: "csi-1", State: status.Waiting, WaitsFor: "replica " + s.identity}}
+	return []status.Attachment{{Name: "csi-1", Driver: "d", State: status.Waiting, WaitsFor: "replica " + s.identity}}
 }
 
 // serve runs the HTTP side of a replica and returns its port.
