@@ -12,25 +12,17 @@ import (
 // keptFailures is the number of a driver's latest failures that the status shows.
 const keptFailures = 10
 
-// counters count the operations of a driver for the status, and pass each on to the metrics.
+// counters keep the latest failures of a driver for the status, and pass each operation on to the metrics.
 type counters struct {
 	metrics *status.DriverMetrics
 
-	mu           sync.Mutex
-	done, failed map[status.Operation]uint64 // guarded by mu
-	failures     []status.Failure            // the latest first; guarded by mu
-}
-
-func newCounters(m *status.DriverMetrics) *counters {
-	return &counters{metrics: m, done: map[status.Operation]uint64{}, failed: map[status.Operation]uint64{}}
+	mu       sync.Mutex
+	failures []status.Failure // the latest first; guarded by mu
 }
 
 // countSuccess counts an operation that succeeded. took is the time since it was first asked for.
 func (c *counters) countSuccess(op status.Operation, took time.Duration) {
 	c.metrics.Operation(op, status.Success, took)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.done[op]++
 }
 
 // countFailure counts a try that failed. took is the time since the operation was first asked for.
@@ -38,15 +30,7 @@ func (c *counters) countFailure(err error, f status.Failure, took time.Duration)
 	c.metrics.Operation(f.Operation, status.ResultOf(err), took)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failed[f.Operation]++
 	c.failures = append([]status.Failure{f}, c.failures[:min(len(c.failures), keptFailures-1)]...)
-}
-
-// fill fills in the counts of a lane.
-func (c *counters) fill(l *status.Lane) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l.Done, l.Failed = c.done[l.Operation], c.failed[l.Operation]
 }
 
 // latestFailures returns the latest failures, the latest first.

@@ -116,7 +116,6 @@ func (m *manager) fillLanes(v *status.Driver, s driverState, isServedElsewhere b
 		if shown.Stuck = w.stuck; w.stuck > 0 {
 			shown.StuckSince = w.since
 		}
-		m.counters.fill(&shown)
 		v.Lanes = append(v.Lanes, shown)
 		if lane != volume.FinalizerLane {
 			v.Busy += view.Running

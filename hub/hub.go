@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ type Options struct {
 	// Events records Events on VolumeAttachments; nil: there are none. It must not block, and
 	// bounds their rate.
 	Events eventrecord.EventRecorder
-	// Metrics counts operations and calls; nil: nothing is counted.
+	// Metrics counts operations and calls; nil: nobody sees them.
 	Metrics *status.Metrics
 	// Probes receives the checks of readiness and liveness; may be nil.
 	Probes *status.Probes
@@ -75,6 +76,7 @@ func New(o Options) (*Hub, error) {
 	if (o.Leases != nil) != (o.LeaseDuration > 0) {
 		return nil, fmt.Errorf("hub: Options.LeaseDuration is %v, it must be positive with Leases and 0 without", o.LeaseDuration)
 	}
+	o.Metrics, o.Probes = cmp.Or(o.Metrics, status.NewMetrics()), cmp.Or(o.Probes, new(status.Probes))
 	if o.Connect == nil {
 		o.Connect = func(ctx context.Context, d registry.Driver) (Session, error) {
 			return csiclient.Connect(ctx, d, o.Metrics.Driver(d.Name).Call)

@@ -56,7 +56,7 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 		hub:      h,
 		name:     spec.Name,
 		cluster:  h.cluster,
-		counters: newCounters(h.options.Metrics.Driver(spec.Name)),
+		counters: &counters{metrics: h.options.Metrics.Driver(spec.Name)},
 		logger:   logger,
 		log:      newOperationLog(),
 		redactor: &attach.Redactor{Publications: m.table.Secrets},

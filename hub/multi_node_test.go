@@ -87,10 +87,8 @@ func nameOf(o testbed.Object) string { return o.(testbed.VolumeAttachment).Name 
 func (w *world) noFailures(h *hub.Hub, driver string) {
 	w.t.Helper()
 	for _, d := range h.Drivers() {
-		for _, lane := range d.Lanes {
-			if d.Name == driver && lane.Failed > 0 {
-				w.t.Errorf("%d failures to %s, the latest: %+v", lane.Failed, lane.Operation, d.Failures)
-			}
+		if d.Name == driver && len(d.Failures) > 0 {
+			w.t.Errorf("failures: %+v", d.Failures)
 		}
 	}
 }

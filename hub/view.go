@@ -78,21 +78,6 @@ func (m *manager) view(replicas map[string]bool, now time.Time) status.Driver {
 	return v
 }
 
-// LeaseHolders returns the holder of the lease of each driver that is served or drains, as last seen, without those
-// that nobody holds. It counts no work, unlike Drivers.
-func (h *Hub) LeaseHolders() map[string]string {
-	h.mu.Lock()
-	managers := maps.Clone(h.managers)
-	h.mu.Unlock()
-	holders := map[string]string{}
-	for name, m := range managers {
-		if holder := h.leaseView(m.get()).Holder; holder != "" {
-			holders[name] = holder
-		}
-	}
-	return holders
-}
-
 // leaseView returns the lease of a driver and its holder.
 func (h *Hub) leaseView(s driverState) status.Lease {
 	v := status.Lease{Mine: s.leader != nil}

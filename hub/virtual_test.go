@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	dto "github.com/prometheus/client_model/go"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -263,8 +264,8 @@ func (v *virtual) eventsWith(text string) []string {
 	}
 }
 
-// metric is the sum of a metric's series in what the hub shows to Prometheus.
-func (v *virtual) metric(name string) float64 {
+// metric is the sum of a metric's series that have all values of labels, in what the hub shows to Prometheus.
+func (v *virtual) metric(name string, values ...string) float64 {
 	v.t.Helper()
 	families, err := v.options.Metrics.Gatherer(virtualSource{v.hub}).Gather()
 	if err != nil {
@@ -274,7 +275,11 @@ func (v *virtual) metric(name string) float64 {
 	for _, f := range families {
 		if f.GetName() == name {
 			for _, m := range f.GetMetric() {
-				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+				if missing := func(value string) bool {
+					return !slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == value })
+				}; !slices.ContainsFunc(values, missing) {
+					sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+				}
 			}
 		}
 	}

@@ -24,10 +24,13 @@ type statusSource struct {
 
 // Overview implements status.Source.
 func (s statusSource) Overview() status.Overview {
-	o := status.Overview{Version: version, Started: s.started, Config: s.config(), Unclaimed: s.Unclaimed(), UnclaimedSince: s.UnclaimedSince(), Replicas: s.replicas()}
-	for _, r := range o.Replicas {
-		if r.Self {
-			o.Identity = r.Identity
+	o := status.Overview{Version: version, Started: s.started, Config: s.config(), Unclaimed: s.Unclaimed(), UnclaimedSince: s.UnclaimedSince()}
+	if s.leases != nil {
+		for _, m := range s.leases.Members() {
+			o.Replicas = append(o.Replicas, status.Replica{Identity: m.Identity})
+			if m.Self {
+				o.Identity = m.Identity
+			}
 		}
 	}
 	return o
@@ -53,22 +56,6 @@ func (s statusSource) config() status.Config {
 		c.Conflicts = append(c.Conflicts, status.Conflict(conflict))
 	}
 	return c
-}
-
-// replicas returns the processes that share the drivers, each with the drivers whose leases
-// it holds as this process last saw.
-func (s statusSource) replicas() []status.Replica {
-	held := map[string][]string{}
-	for driver, holder := range s.LeaseHolders() {
-		held[holder] = append(held[holder], driver)
-	}
-	var replicas []status.Replica
-	if s.leases != nil {
-		for _, m := range s.leases.Members() {
-			replicas = append(replicas, status.Replica{Identity: m.Identity, Self: m.Self, Drivers: held[m.Identity]})
-		}
-	}
-	return replicas
 }
 
 // leaderCheck returns why /healthz/leader-election fails, nil if it does not.

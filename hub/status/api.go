@@ -2,6 +2,7 @@ package status
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -58,41 +59,26 @@ func (s *site) attachmentList(r *http.Request) (any, *failure) {
 // parseAttachmentQuery rejects what it does not know: a list that ignores a filter misleads.
 // after is the last name on the previous page.
 func parseAttachmentQuery(raw string) (filter AttachmentFilter, after string, limit int, err error) {
-	parameters, err := url.ParseQuery(raw)
+	q, err := url.ParseQuery(raw)
 	if err != nil {
 		return filter, "", 0, fmt.Errorf("parse query: %w", err)
 	}
-	limit = defaultPage
-	for key, values := range parameters {
-		value := values[0]
-		if len(values) > 1 {
+	for key, values := range q {
+		if !slices.Contains([]string{"driver", "node", "name", "state", "health", "limit", "continue"}, key) {
+			return filter, "", 0, fmt.Errorf("unknown parameter %q: there are driver, node, name, state, health, limit and continue", key)
+		} else if len(values) > 1 {
 			return filter, "", 0, fmt.Errorf("%s is given %d times", key, len(values))
 		}
-		switch key {
-		case "driver":
-			filter.Driver = value
-		case "node":
-			filter.Node = value
-		case "name":
-			filter.Name = value
-		case "continue":
-			after = value
-		case "state":
-			err = choose(&filter.States, key, value, AttachmentStates)
-		case "health":
-			err = choose(&filter.Health, key, value, HealthStates)
-		case "limit":
-			if limit, err = strconv.Atoi(value); err != nil || limit < 1 || limit > longestPage {
-				err = fmt.Errorf("limit %q is not a number from 1 to %d", value, longestPage)
-			}
-		default:
-			err = fmt.Errorf("unknown parameter %q: there are driver, node, name, state, health, limit and continue", key)
-		}
-		if err != nil {
-			break
+	}
+	limit = defaultPage
+	if q.Has("limit") {
+		if limit, err = strconv.Atoi(q.Get("limit")); err != nil || limit < 1 || limit > longestPage {
+			err = fmt.Errorf("limit %q is not a number from 1 to %d", q.Get("limit"), longestPage)
 		}
 	}
-	return filter, after, limit, err
+	filter = AttachmentFilter{Driver: q.Get("driver"), Node: q.Get("node"), Name: q.Get("name")}
+	err = errors.Join(err, choose(&filter.States, "state", q.Get("state"), AttachmentStates), choose(&filter.Health, "health", q.Get("health"), HealthStates))
+	return filter, q.Get("continue"), limit, err
 }
 
 // choose sets a list from its values, separated by commas.

@@ -124,25 +124,18 @@ func TestWhatIsNotThereIsAnEmptyListOrIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestDriversAndReplicasAreSorted(t *testing.T) {
+func TestDriversAreSorted(t *testing.T) {
 	h := newFakeHub()
 	u := startServer(t, h)
 	for _, name := range []string{"c", "a", "b", "a.b", "a-b"} {
 		h.engage(name)
 	}
-	h.change(func() {
-		h.overview.Replicas = []Replica{{Identity: "hub-b", Drivers: []string{"b", "a"}}, {Identity: "hub-a", Self: true}}
-	})
 	var names []string
 	for _, d := range fetch[DriverList](t, u+"/api/v1/drivers").Drivers {
 		names = append(names, d.Name)
 	}
 	if diff := cmp.Diff([]string{"a", "a-b", "a.b", "b", "c"}, names); diff != "" {
 		t.Errorf("drivers (-want +got):\n%s", diff)
-	}
-	want := []Replica{{Identity: "hub-a", Self: true, Drivers: []string{}}, {Identity: "hub-b", Drivers: []string{"a", "b"}}}
-	if diff := cmp.Diff(want, fetch[Overview](t, u+"/api/v1/overview").Replicas); diff != "" {
-		t.Errorf("replicas (-want +got):\n%s", diff)
 	}
 }
 
@@ -278,7 +271,7 @@ func TestSettingsAreWrittenAsInDriversYAML(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"timeout":"2m","workers":20,"maxPerNode":0,"retryInitial":"500ms","retryMax":"1m","stuckAfter":"15m","driftInterval":"1m","driftAction":"reattach","driftUnexpected":"report","parallelMultiNode":true}`
+	want := `{"timeout":"2m","maxPerNode":0,"retryInitial":"500ms","retryMax":"1m","stuckAfter":"15m","driftInterval":"1m","driftAction":"reattach","parallelMultiNode":true}`
 	if string(body) != want {
 		t.Errorf("got %s, want %s", body, want)
 	}

@@ -22,7 +22,7 @@ func newBusyHub(drivers, attachments int) *fakeHub {
 				Reason: "the same driver is learned from two places"}}},
 		Unclaimed: map[string]int{"legacy.example.com": 12},
 	}
-	mine := Replica{Identity: h.overview.Identity, Self: true}
+	mine := Replica{Identity: h.overview.Identity}
 	other := Replica{Identity: "csi-attach-hub-7c9d-fghij"}
 	for i := range drivers {
 		d := busyDriver(i, now)
@@ -44,10 +44,8 @@ func newBusyHub(drivers, attachments int) *fakeHub {
 		}
 		if d.Lease.Mine {
 			d.Lease.Holder = mine.Identity
-			mine.Drivers = append(mine.Drivers, d.Name)
 		} else {
 			d.State, d.Lease.Holder, d.Reason = "WaitingForLease", other.Identity, "held by "+other.Identity
-			other.Drivers = append(other.Drivers, d.Name)
 		}
 		h.drivers[d.Name] = d
 	}
@@ -67,11 +65,11 @@ func busyDriver(i int, now time.Time) Driver {
 	d := Driver{
 		Name: busyName(i), State: "Ready", Up: true, Mode: "active", Source: fmt.Sprintf("drivers.yaml:%d", 10+i*4), Since: now.Add(-time.Duration(i+1) * 47 * time.Minute),
 		Endpoint: "unix:///csi/" + busyName(i) + "/csi.sock", Version: "v1.31.0", Capabilities: []string{"PUBLISH_UNPUBLISH_VOLUME", "LIST_VOLUMES_PUBLISHED_NODES"},
-		Settings: Settings{Timeout: Duration(2 * time.Minute), Workers: 20, ParallelMultiNode: true, RetryInitial: Duration(500 * time.Millisecond), RetryMax: Duration(time.Minute),
+		Settings: Settings{Timeout: Duration(2 * time.Minute), ParallelMultiNode: true, RetryInitial: Duration(500 * time.Millisecond), RetryMax: Duration(time.Minute),
 			StuckAfter: Duration(15 * time.Minute), DriftInterval: Duration(time.Minute), DriftAction: "reattach"},
 		Lease:   Lease{Name: "external-attacher-leader-" + busyName(i), Namespace: "csi-attach-hub", Since: now.Add(-3 * time.Hour)},
 		Workers: 20,
-		Lanes: []Lane{{Operation: Attach, Workers: 20, Done: uint64(1000 + i*31)}, {Operation: Detach, Workers: 20, Done: uint64(900 + i*31)},
+		Lanes: []Lane{{Operation: Attach, Workers: 20}, {Operation: Detach, Workers: 20},
 			{Operation: Drift, Workers: 10}, {Operation: Release, Workers: 4}},
 	}
 	switch {
@@ -79,7 +77,7 @@ func busyDriver(i int, now time.Time) Driver {
 		d.State, d.Up, d.Since, d.DownSince = "Lost", false, now.Add(-7*time.Minute), now.Add(-7*time.Minute)
 		d.Reason = "dial unix /csi/csi.vsphere.vmware.com/csi.sock: connect: connection refused"
 		d.ConnectionError = Failure{Time: now.Add(-3 * time.Second), Text: d.Reason}
-		d.Lanes[0] = Lane{Operation: Attach, Queued: 41, Delayed: 3, Failing: 3, Workers: 20, OldestSince: now.Add(-1210 * time.Second), Done: 5121, Failed: 12, Stuck: 7, StuckSince: now.Add(-20 * time.Minute)}
+		d.Lanes[0] = Lane{Operation: Attach, Queued: 41, Delayed: 3, Failing: 3, Workers: 20, OldestSince: now.Add(-1210 * time.Second), Stuck: 7, StuckSince: now.Add(-20 * time.Minute)}
 		d.Lanes[1].Queued = 6
 		d.Failures = []Failure{
 			{Time: now.Add(-23 * time.Minute), Operation: Attach, VolumeAttachment: vaName(1), Text: "rpc error: code = Unavailable desc = error reading from server: EOF"},
@@ -87,7 +85,7 @@ func busyDriver(i int, now time.Time) Driver {
 		}
 	case i == 3: // needs attention
 		d.Busy = 9
-		d.Lanes[0] = Lane{Operation: Attach, Running: 9, Queued: 3, Delayed: 2, Failing: 2, Workers: 20, OldestSince: now.Add(-14 * time.Second), Done: 80211, Failed: 44,
+		d.Lanes[0] = Lane{Operation: Attach, Running: 9, Queued: 3, Delayed: 2, Failing: 2, Workers: 20, OldestSince: now.Add(-14 * time.Second),
 			OldestCall: Call{"ControllerPublishVolume", now.Add(-9 * time.Second), vaName(103)}}
 		d.Failures = []Failure{{Time: now.Add(-8 * time.Second), Operation: Attach, VolumeAttachment: vaName(3),
 			Text: "rpc error: code = ResourceExhausted desc = node worker-17 has 128 of 128 volumes: detach one, or schedule the Pod elsewhere"}}

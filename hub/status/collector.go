@@ -2,11 +2,10 @@ package status
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,7 +58,7 @@ func (s gaugeSet) gauge(name, help string, labels prometheus.Labels) prometheus.
 }
 
 func (s gaugeSet) add(hub view) {
-	o := hub.overview()
+	o := hub.source.Overview()
 	engaged := map[string]bool{}
 	for _, d := range hub.judged(o.Replicas) {
 		engaged[label(d.Name)] = true
@@ -106,23 +105,24 @@ func (s gaugeSet) addConfig(c Config, engaged map[string]bool) {
 	if !c.LastSuccess.IsZero() {
 		read.Set(float64(c.LastSuccess.UnixMilli()) / 1000)
 	}
-	s.gauge("config_hash", "Hash of the active configuration.", nil).Set(hashNumber(c.Hash))
-	conflicts := func(driver string, n int) {
-		s.gauge("registry_conflicts", "Places where the driver was found and that are not served.", prometheus.Labels{"driver": driver}).Add(float64(n))
+	hash, _ := strconv.ParseUint(c.Hash[:min(len(c.Hash), 12)], 16, 64) // as many digits as a sample can hold; 0 without a hash
+	s.gauge("config_hash", "Hash of the active configuration.", nil).Set(float64(hash))
+	conflicts := func(driver string) prometheus.Gauge {
+		return s.gauge("registry_conflicts", "Places where the driver was found and that are not served.", prometheus.Labels{"driver": driver})
 	}
 	for driver := range engaged {
-		conflicts(driver, 0)
+		conflicts(driver)
 	}
 	unserved := map[string]int{}
 	for _, c := range c.Conflicts {
 		if engaged[label(c.Driver)] {
-			conflicts(c.Driver, 1)
+			conflicts(c.Driver).Inc()
 		} else {
 			unserved[c.Driver]++
 		}
 	}
 	for driver, n := range bounded(unserved) {
-		conflicts(driver, n) // "other" may be a driver's name
+		conflicts(driver).Add(float64(n)) // "other" may be a driver's name
 	}
 }
 
@@ -175,13 +175,4 @@ func truth(b bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// hashNumber returns a number for a hash, of as many bits as a sample can hold.
-func hashNumber(hash string) float64 {
-	if hash == "" {
-		return 0
-	}
-	sum := sha256.Sum256([]byte(hash))
-	return float64(binary.BigEndian.Uint64(sum[:]) >> 16)
 }

@@ -20,7 +20,7 @@
 // must be this machine's or an allowed one, or the answer is 421.
 //
 //	/                           all drivers, the worst first, and the volumes in trouble;
-//	                            ?q= and ?state= (a health, or "problems") filter the drivers
+//	                            ?q= and ?state= (a health) filter the drivers
 //	/drivers/{name}             everything about a driver, and what to do
 //	/attachments                VolumeAttachments, the worst first; ?driver=, node=, q=, health= and
 //	                            state= (as of the API, or "open": an operation is due) filter

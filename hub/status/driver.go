@@ -86,8 +86,6 @@ type Lane struct {
 	OldestSince  time.Time `json:"oldestSince,omitzero"`  // since when the oldest work that does not run is due; zero if there is none
 	FailingSince time.Time `json:"failingSince,omitzero"` // since when the oldest of Failing is due
 	OldestCall   Call      `json:"oldestCall,omitzero"`   // in flight; zero if there is none
-	Done         uint64    `json:"done"`                  // since this process serves the driver
-	Failed       uint64    `json:"failed"`                // tries, since this process serves the driver
 	Stuck        int       `json:"stuck"`                 // VolumeAttachments without success for longer than stuckAfter
 	StuckSince   time.Time `json:"stuckSince,omitzero"`   // when the operation of the oldest of these was asked for
 }

@@ -17,7 +17,6 @@ func newFleet(now time.Time) *fakeHub {
 		Version: "v1.0.0", Identity: self, Started: now.Add(-76 * time.Hour),
 		Config: Config{Path: "/etc/csi-attach-hub/drivers.yaml", Hash: "9f2c41d07a6b", LastReloadOK: true, LastSuccess: now.Add(-26 * time.Hour)},
 	}
-	replicas := map[string]*Replica{self: {Identity: self, Self: true}, other: {Identity: other}}
 	for i, one := range []struct {
 		name, holder string
 		latency      time.Duration // of most calls; 0 if there were none lately
@@ -43,14 +42,11 @@ func newFleet(now time.Time) *fakeHub {
 			if !d.Lease.Mine {
 				d.State, d.Reason = "WaitingForLease", "held by "+one.holder
 			}
-			if r := replicas[one.holder]; r != nil {
-				r.Drivers = append(r.Drivers, one.name)
-			}
 			h.trouble(d, now)
 		})
 		h.change(func() { h.volumes(one.name, one.volumes, now) })
 	}
-	h.overview.Replicas = []Replica{*replicas[self], *replicas[other]}
+	h.overview.Replicas = []Replica{{self}, {other}}
 	return h
 }
 

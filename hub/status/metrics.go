@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Metrics has the counters of each driver. A nil Metrics shows none of them.
+// Metrics has the counters of each driver.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -40,9 +40,6 @@ func label(text string) string {
 // call until Forget.
 func (m *Metrics) Driver(name string) *DriverMetrics {
 	name = label(name)
-	if m == nil {
-		return newDriverMetrics(name)
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if d := m.drivers[name]; d != nil {
@@ -57,9 +54,6 @@ func (m *Metrics) Driver(name string) *DriverMetrics {
 // Forget ends the series of a driver. What is still counted into its DriverMetrics goes
 // nowhere, and another call of Driver begins at zero.
 func (m *Metrics) Forget(name string) {
-	if m == nil {
-		return
-	}
 	name = label(name)
 	m.mu.Lock()
 	defer m.mu.Unlock()

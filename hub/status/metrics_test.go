@@ -284,13 +284,20 @@ func TestMetricsMirrorTheStateOfTheMoment(t *testing.T) {
 }
 
 func TestTheConfigHashDiffersWithTheConfiguration(t *testing.T) {
-	if hashNumber("") != 0 {
+	h := newFakeHub()
+	u := startServer(t, h)
+	number := func(hash string) float64 {
+		h.change(func() { h.overview.Config.Hash = hash })
+		return value(t, scrape(t, u), "attach_hub_config_hash")
+	}
+	if number("") != 0 {
 		t.Error("no configuration has a hash")
 	}
-	if hashNumber("abc") != hashNumber("abc") || hashNumber("abc") == hashNumber("abd") {
+	long := strings.Repeat("0f", 32)
+	if number(long) != number(long) || number("a"+long) == number("b"+long) {
 		t.Error("equal ones have different numbers, or different ones equal numbers")
 	}
-	if n := hashNumber("abc"); n != math.Trunc(n) || n >= 1<<53 {
+	if n := number(strings.Repeat("f", 64)); n != math.Trunc(n) || n >= 1<<53 {
 		t.Errorf("%v does not fit into a sample", n)
 	}
 }
@@ -459,18 +466,6 @@ func TestMetricsAreAsPromlintLikesThem(t *testing.T) {
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
-}
-
-func TestNilMetricsCountNothing(t *testing.T) {
-	var m *Metrics
-	d := m.Driver("a.example.com")
-	d.Call(publish, codes.OK, 0)
-	d.Operation(Attach, Success, 0)
-	d.Retry(Attach)
-	d.Drift("", "")
-	d.Observed(Agreed)
-	d.ForeignWriter()
-	m.Forget("a.example.com")
 }
 
 func TestCountingAndScrapingAtOnceLosesNothing(t *testing.T) {

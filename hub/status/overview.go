@@ -25,7 +25,7 @@ type Overview struct {
 	Identity string    `json:"identity,omitempty"` // of this replica
 	Started  time.Time `json:"started,omitzero"`
 	Config   Config    `json:"config"`
-	Replicas []Replica `json:"replicas"`
+	Replicas []Replica `json:"replicas,omitempty"` // by identity
 	// Unclaimed counts the VolumeAttachments of drivers that are not served here, by
 	// spec.attacher, without those that need no driver.
 	Unclaimed map[string]int `json:"unclaimed,omitempty"`
@@ -62,7 +62,5 @@ type Conflict struct {
 
 // Replica is one process of the hub.
 type Replica struct {
-	Identity string   `json:"identity"`
-	Self     bool     `json:"self"`    // the one that answers
-	Drivers  []string `json:"drivers"` // those whose leases it holds
+	Identity string `json:"identity"`
 }

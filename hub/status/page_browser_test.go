@@ -139,12 +139,9 @@ func TestTypingFiltersAndTheFilterStays(t *testing.T) {
 	if got := ask[string](b, "document.activeElement.name"); got != "q" {
 		t.Errorf("the focus is on %q and not where one types", got)
 	}
-	ask[any](b, `document.querySelector('input[name=q]').value = ''; document.querySelector('select[name=state]').value = 'problems'`)
+	ask[any](b, `document.querySelector('input[name=q]').value = ''; document.querySelector('select[name=state]').value = 'attention'`)
 	b.click("form button")
-	b.until("location.search === '?state=problems' && " + rows + " > 1 && " + rows + " < 40")
-	if got := ask[string](b, "document.querySelector('table.drivers tbody a').innerText"); got != busyName(1) {
-		t.Errorf("the first one is %s, not the broken one", got)
-	}
+	b.until("location.search === '?state=attention' && " + rows + " > 1 && " + rows + " < 40")
 }
 
 func TestThePageIsCompleteWithScriptsOff(t *testing.T) {
@@ -160,10 +157,8 @@ func TestThePageIsCompleteWithScriptsOff(t *testing.T) {
 	b.click("table.drivers th a")
 	b.waitFor("#failures")
 	b.click("#open h2 a")
-	b.waitFor("form select[name=driver]")
+	b.waitFor("form input[name=driver]")
 	b.open("/attachments")
-	b.click("a[rel=next]")
-	b.waitFor("a[rel=prev]")
 	b.click("table.volumes th a")
 	b.waitFor("#facts")
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,19 +15,16 @@ import (
 const (
 	mostTrouble = 10  // rows of volumes in trouble on the first page
 	mostOpen    = 25  // rows of VolumeAttachments on the page of a driver
-	listPage    = 100 // VolumeAttachments on one page of the list
+	mostListed  = 100 // VolumeAttachments in the list
 )
 
-// Choices of filters beside states and healths.
-const (
-	problems  = "problems" // drivers that are broken or need attention
-	stateOpen = "open"     // VolumeAttachments for which an operation is due
-)
+// stateOpen is a choice beside the states: an operation is due.
+const stateOpen = "open"
 
 // overviewPage is the first page: a row for each driver.
 type overviewPage struct {
 	Query, State string
-	States       []string       // choices of the filter by health
+	States       []HealthState  // choices of the filter by health
 	Drivers      []Driver       // the worst first
 	Known        int            // drivers, also those that the filter hides
 	Health       map[string]int // likewise, by health
@@ -40,7 +36,7 @@ type overviewPage struct {
 
 func (s *site) overview(r *http.Request) (any, *failure) {
 	q, now := r.URL.Query(), time.Now()
-	p := overviewPage{Query: q.Get("q"), State: q.Get("state"), Health: map[string]int{}, Volumes: map[AttachmentState]int{}}
+	p := overviewPage{Query: q.Get("q"), State: q.Get("state"), States: HealthStates, Health: map[string]int{}, Volumes: map[AttachmentState]int{}}
 	drivers := s.hub.drivers()
 	for _, d := range drivers {
 		p.Health[string(d.Health.State)]++
@@ -49,9 +45,8 @@ func (s *site) overview(r *http.Request) (any, *failure) {
 		}
 	}
 	p.Known = len(drivers)
-	p.States = withAsked(p.State, append([]string{problems}, texts(HealthStates)...)...)
 	slices.SortStableFunc(p.Drivers, func(a, b Driver) int {
-		return cmp.Or(a.Health.State.Compare(b.Health.State), cmp.Compare(unixOrLast(a.Health.Since), unixOrLast(b.Health.Since)))
+		return cmp.Or(a.Health.State.Compare(b.Health.State), a.Health.Since.Compare(b.Health.Since))
 	})
 	all := s.hub.attachments(AttachmentFilter{})
 	p.Total = len(all)
@@ -73,7 +68,7 @@ func (s *site) groups(all []Attachment, most int) [][]Attachment {
 
 // matches reports whether a driver has all words of a query in its texts, and the health.
 func (d Driver) matches(query, state string, now time.Time) bool {
-	if state != "" && state != string(d.Health.State) && !(state == problems && d.Health.Needs()) {
+	if state != "" && state != string(d.Health.State) {
 		return false
 	}
 	texts := append([]string{d.Name, d.State, d.Reason, d.Mode, d.Source, d.Endpoint, d.Version, d.Lease.Holder}, d.Waiters...)
@@ -94,14 +89,6 @@ type driverPage struct {
 	Driver
 	Open, All int            // VolumeAttachments
 	Groups    [][]Attachment // VolumeAttachments for which an operation is due
-	Failed    []failureRow
-}
-
-// failureRow is failures of an operation with the same text: the latest, whose volume is named, and their number.
-type failureRow struct {
-	Failure
-	Volume string
-	Times  int
 }
 
 func (s *site) driverPage(r *http.Request) (any, *failure) {
@@ -112,16 +99,6 @@ func (s *site) driverPage(r *http.Request) (any, *failure) {
 	p := driverPage{Driver: found.(Driver)}
 	all := s.hub.attachments(AttachmentFilter{Driver: p.Name})
 	p.All = len(all)
-	for _, f := range p.Failures {
-		i := slices.IndexFunc(p.Failed, func(r failureRow) bool { return r.Operation == f.Operation && r.Text == f.Text })
-		if i < 0 {
-			i, p.Failed = len(p.Failed), append(p.Failed, failureRow{Failure: f, Volume: f.VolumeAttachment})
-			if at := slices.IndexFunc(all, func(a Attachment) bool { return a.Name == f.VolumeAttachment }); at >= 0 {
-				p.Failed[i].Volume = all[at].Title()
-			}
-		}
-		p.Failed[i].Times++
-	}
 	due := slices.DeleteFunc(all, func(a Attachment) bool { return !open(a) })
 	p.Open, p.Groups = len(due), s.groups(due, mostOpen)
 	return p, nil
@@ -162,10 +139,9 @@ func (p attachmentPage) ShowsLastError() bool {
 // attachmentsPage is a list of VolumeAttachments.
 type attachmentsPage struct {
 	Driver, State, Health, Node, Query string
-	Drivers, States, Healths           []string // choices of the filters
+	States, Healths                    []string // choices of the filters
 	Groups                             [][]Attachment
-	From, To, Total                    int    // places of the rows in all that match, from 1
-	First, Previous, Next              string // URLs of the other pages; empty if there are none
+	Shown, Total                       int // of all that match
 }
 
 func (s *site) attachments(r *http.Request) (any, *failure) {
@@ -179,12 +155,8 @@ func (s *site) attachments(r *http.Request) (any, *failure) {
 	if err := errors.Join(wrongState, choose(&filter.Health, "health", p.Health, HealthStates)); err != nil {
 		return nil, &failure{http.StatusBadRequest, sanitize(err.Error(), shortText)}
 	}
-	for _, d := range s.hub.judged(nil) {
-		p.Drivers = append(p.Drivers, d.Name)
-	}
-	p.Drivers = withAsked(p.Driver, p.Drivers...)
-	p.States = withAsked(p.State, append([]string{stateOpen}, texts(AttachmentStates)...)...)
-	p.Healths = withAsked(p.Health, string(Broken+","+Attention), string(Broken), string(Attention), string(Fine))
+	p.States = append([]string{stateOpen}, texts(AttachmentStates)...)
+	p.Healths = []string{string(Broken + "," + Attention), string(Broken), string(Attention), string(Fine)}
 
 	found := slices.DeleteFunc(s.hub.attachments(filter), func(a Attachment) bool { return p.State == stateOpen && !open(a) })
 	if p.Query != "" { // only then are the reasons of all of them needed
@@ -194,32 +166,9 @@ func (s *site) attachments(r *http.Request) (any, *failure) {
 		})
 	}
 	WorstFirst(found)
-	from, _ := strconv.Atoi(q.Get("from")) // 0 if it is no number
-	from = min(max(0, from), len(found))
-	to := min(from+listPage, len(found))
-	rows := found[from:to]
+	p.Shown, p.Total = min(len(found), mostListed), len(found)
+	rows := found[:p.Shown]
 	s.hub.addReasons(rows)
-	for i := range rows {
-		p.Groups = append(p.Groups, rows[i:i+1])
-	}
-	p.From, p.To, p.Total = from+1, to, len(found)
-	link := func(from int) string {
-		q.Set("from", strconv.Itoa(from))
-		return "/attachments?" + q.Encode()
-	}
-	if from > 0 {
-		p.First, p.Previous = link(0), link(max(0, from-listPage))
-	}
-	if to < len(found) {
-		p.Next = link(to)
-	}
+	p.Groups = slices.Collect(slices.Chunk(rows, 1))
 	return p, nil
-}
-
-// withAsked returns the choices of a filter with the value that is asked for, which may be a list: a form keeps it.
-func withAsked(asked string, choices ...string) []string {
-	if asked != "" && !slices.Contains(choices, asked) {
-		choices = append(choices, asked)
-	}
-	return choices
 }

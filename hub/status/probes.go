@@ -31,11 +31,8 @@ type check struct {
 }
 
 // Add lets a probe pass only while run returns nil. Checks run at each request, on its goroutine, and must not wait
-// for anything but short locks. The error is shown to whoever asks. A nil Probes forgets checks.
+// for anything but short locks. The error is shown to whoever asks.
 func (p *Probes) Add(path, name string, run func() error) {
-	if p == nil {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.checks = append(p.checks, check{path, name, run})

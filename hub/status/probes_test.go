@@ -66,8 +66,3 @@ func TestLeaderElectionFailsWithTheError(t *testing.T) {
 		t.Errorf("got %d %q", code, body)
 	}
 }
-
-func TestNilProbesWatchNothing(t *testing.T) {
-	var p *Probes
-	p.Add(Live, "", nil)
-}

@@ -27,7 +27,7 @@ import (
 // closeGrace is how long requests may take to end when the server does.
 const closeGrace = 3 * time.Second
 
-// Options of a Server. Endpoint, Source and Metrics are required.
+// Options of a Server. Endpoint, Source, Metrics and Probes are required.
 type Options struct {
 	// Endpoint is where to listen: "host:port", ":port" for all addresses.
 	Endpoint string
@@ -37,7 +37,7 @@ type Options struct {
 	Source Source
 	// Metrics has the counters.
 	Metrics *Metrics
-	// Probes says whether the process is live and ready; nil for one that always is.
+	// Probes says whether the process is live and ready.
 	Probes *Probes
 	// AllowedHosts are names in the Host of requests to loopback addresses, besides localhost, IP addresses and the
 	// name that the commands use in their port-forward.
@@ -134,7 +134,7 @@ func newHandler(o Options) http.Handler {
 		local.Handle("/debug/pprof/", http.DefaultServeMux)
 	}
 	local.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		sendJSON(w, failure{http.StatusNotFound, "there is nothing at this path"})
+		reject(w, failure{http.StatusNotFound, "there is nothing at this path"})
 	})
 	all := http.NewServeMux()
 	all.Handle(o.MetricsPath, promhttp.HandlerFor(o.Metrics.Gatherer(o.Source), promhttp.HandlerOpts{
@@ -148,7 +148,7 @@ func newHandler(o Options) http.Handler {
 	}
 	all.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if !isToLoopback(r) {
-			sendJSON(w, failure{http.StatusNotFound, "only metrics and probes are served on this address: use kubectl port-forward for the status page, the API and profiles"})
+			reject(w, failure{http.StatusNotFound, "only metrics and probes are served on this address: use kubectl port-forward for the status page, the API and profiles"})
 			return
 		}
 		local.ServeHTTP(w, r)
@@ -171,9 +171,9 @@ func guard(allowed []string, next http.Handler) http.Handler {
 		switch {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			h.Set("Allow", "GET, HEAD")
-			sendJSON(w, failure{http.StatusMethodNotAllowed, "only GET and HEAD are served: nothing can be changed here"})
+			reject(w, failure{http.StatusMethodNotAllowed, "only GET and HEAD are served: nothing can be changed here"})
 		case isToLoopback(r) && !isOwnHost(r.Host, allowed):
-			sendJSON(w, failure{http.StatusMisdirectedRequest, fmt.Sprintf("the host %q is not served on a loopback address: use localhost or an IP address, or name the host in --http-allowed-hosts of the hub", r.Host)})
+			reject(w, failure{http.StatusMisdirectedRequest, fmt.Sprintf("the host %q is not served on a loopback address: use localhost or an IP address, or name the host in --http-allowed-hosts of the hub", r.Host)})
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -202,13 +202,11 @@ type failure struct {
 	Text string `json:"error"`
 }
 
-// sendJSON answers with a value, which may be a failure.
-func sendJSON(w http.ResponseWriter, value any) {
+// reject answers with a failure.
+func reject(w http.ResponseWriter, f failure) {
 	w.Header().Set("Content-Type", "application/json")
-	if f, failed := value.(failure); failed {
-		w.WriteHeader(f.Code)
-	}
-	_ = json.NewEncoder(w).Encode(value) // the client may have left
+	w.WriteHeader(f.Code)
+	_ = json.NewEncoder(w).Encode(f) // the client may have left
 }
 
 // scrapeLog logs the errors of promhttp: one for each metric that it cannot send to a client that has left.

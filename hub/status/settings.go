@@ -9,15 +9,12 @@ import (
 // Settings are the settings of a driver that the status shows, with the names of drivers.yaml.
 type Settings struct {
 	Timeout       Duration `json:"timeout"`
-	Workers       int      `json:"workers"`
 	MaxPerNode    int      `json:"maxPerNode"` // 0: no limit
 	RetryInitial  Duration `json:"retryInitial"`
 	RetryMax      Duration `json:"retryMax"`
 	StuckAfter    Duration `json:"stuckAfter"`
 	DriftInterval Duration `json:"driftInterval"` // 0: off
 	DriftAction   string   `json:"driftAction"`
-	// DriftUnexpected is what follows when the driver lists a volume where no VolumeAttachment asks for it: "report" or "detach".
-	DriftUnexpected string `json:"driftUnexpected"`
 	// ParallelMultiNode: calls for one multi-node volume on different nodes run side by side.
 	ParallelMultiNode bool `json:"parallelMultiNode"`
 }
@@ -25,16 +22,13 @@ type Settings struct {
 // SettingsOf returns the shown part of a driver's settings.
 func SettingsOf(s registry.Settings) Settings {
 	return Settings{
-		Timeout:       Duration(s.Timeout),
-		Workers:       s.Workers,
-		MaxPerNode:    s.MaxPerNode,
-		RetryInitial:  Duration(s.Retry.Initial),
-		RetryMax:      Duration(s.Retry.Max),
-		StuckAfter:    Duration(s.StuckAfter),
-		DriftInterval: Duration(s.Drift.Interval),
-		DriftAction:   string(s.Drift.Action),
-
-		DriftUnexpected:   string(s.Drift.Unexpected),
+		Timeout:           Duration(s.Timeout),
+		MaxPerNode:        s.MaxPerNode,
+		RetryInitial:      Duration(s.Retry.Initial),
+		RetryMax:          Duration(s.Retry.Max),
+		StuckAfter:        Duration(s.StuckAfter),
+		DriftInterval:     Duration(s.Drift.Interval),
+		DriftAction:       string(s.Drift.Action),
 		ParallelMultiNode: s.ParallelMultiNode,
 	}
 }

@@ -41,7 +41,6 @@ func newSite(o Options) *site {
 	s.pages = template.Must(template.New("").Funcs(template.FuncMap{
 		"count":      count,
 		"plural":     plural,
-		"join":       func(words []string) string { return strings.Join(words, ", ") },
 		"short":      func(text string) string { return sanitize(text, shortText) },
 		"long":       func(text string) string { return sanitize(text, longText) },
 		"segment":    url.PathEscape,
@@ -67,7 +66,7 @@ func (s *site) routes() *http.ServeMux {
 	mux.HandleFunc("/assets/{name}", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFileFS(w, r, assets, "page/"+r.PathValue("name"))
 	})
-	mux.HandleFunc("/api/v1/overview", s.api(func(*http.Request) (any, *failure) { return s.hub.overview(), nil }))
+	mux.HandleFunc("/api/v1/overview", s.api(func(*http.Request) (any, *failure) { return s.Source.Overview(), nil }))
 	mux.HandleFunc("/api/v1/drivers", s.api(func(*http.Request) (any, *failure) { return DriverList{s.hub.drivers()}, nil }))
 	mux.HandleFunc("/api/v1/drivers/{name}", s.api(s.driver))
 	mux.HandleFunc("/api/v1/attachments", s.api(s.attachmentList))
@@ -99,7 +98,7 @@ type page struct {
 // page answers with a page.
 func (s *site) page(name string, look look) http.HandlerFunc {
 	return s.serve("text/html; charset=utf-8", func(r *http.Request, body *bytes.Buffer) (int, error) {
-		p := page{Here: r.URL.Path, Metrics: s.MetricsPath, Overview: s.hub.overview(), Now: time.Now()}
+		p := page{Here: r.URL.Path, Metrics: s.MetricsPath, Overview: s.Source.Overview(), Now: time.Now()}
 		data, failed := look(r)
 		if failed != nil {
 			p.Data = failed
@@ -124,7 +123,7 @@ func (s *site) serve(contentType string, render func(*http.Request, *bytes.Buffe
 	return func(w http.ResponseWriter, r *http.Request) {
 		code, body, err := limited(r)
 		if err != nil {
-			sendJSON(w, failure{http.StatusInternalServerError, err.Error()})
+			reject(w, failure{http.StatusInternalServerError, err.Error()})
 			return
 		}
 		w.Header().Set("Content-Type", contentType)
@@ -158,11 +157,7 @@ func momentOf(t time.Time, text string) *moment {
 	return &moment{t.UTC(), text}
 }
 
-// at returns the time of day with its age, and the date unless it is today.
+// at returns the time of day with its age.
 func at(t, now time.Time) *moment {
-	layout := "15:04:05 UTC"
-	if t.UTC().Format(time.DateOnly) != now.UTC().Format(time.DateOnly) {
-		layout = "2006-01-02 15:04:05 UTC"
-	}
-	return momentOf(t, t.UTC().Format(layout)+", "+diagnosis.Ago(t, now))
+	return momentOf(t, t.UTC().Format("15:04:05 UTC, ")+diagnosis.Ago(t, now))
 }
