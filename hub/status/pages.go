@@ -46,7 +46,7 @@ func (s *site) overview(r *http.Request) (any, *failure) {
 	}
 	p.Known = len(drivers)
 	slices.SortStableFunc(p.Drivers, func(a, b Driver) int {
-		return cmp.Or(a.Health.State.Compare(b.Health.State), a.Health.Since.Compare(b.Health.Since))
+		return cmp.Or(a.Health.State.Compare(b.Health.State), cmp.Compare(unixOrLast(a.Health.Since), unixOrLast(b.Health.Since)))
 	})
 	all := s.hub.attachments(AttachmentFilter{})
 	p.Total = len(all)

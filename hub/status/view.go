@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 )
@@ -106,9 +107,26 @@ func (v view) inputs() func(Attachment) DiagnosisInput {
 // WorstFirst sorts VolumeAttachments as all lists of the hub have them: the worst health first, then what is due before
 // what is done, then the oldest, then by name.
 func WorstFirst(all []Attachment) {
+	place := func(a Attachment) (rank int, since int64) {
+		rank = 2 * slices.Index(HealthStates, a.Health.State)
+		if !open(a) {
+			return rank + 1, 0
+		}
+		return rank, unixOrLast(a.Since)
+	}
 	slices.SortFunc(all, func(a, b Attachment) int {
-		return cmp.Or(a.Health.State.Compare(b.Health.State), cmp.Compare(truth(open(b)), truth(open(a))), a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
+		rankA, sinceA := place(a)
+		rankB, sinceB := place(b)
+		return cmp.Or(cmp.Compare(rankA, rankB), cmp.Compare(sinceA, sinceB), cmp.Compare(a.Name, b.Name))
 	})
+}
+
+// unixOrLast returns a time as a number. A time that is not known is after all others.
+func unixOrLast(t time.Time) int64 {
+	if t.IsZero() {
+		return math.MaxInt64
+	}
+	return t.UnixNano()
 }
 
 // open reports whether an operation is due for a VolumeAttachment.
