@@ -94,7 +94,7 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 	if m == nil {
 		describeObject(&a, h.requiredByObject(va), va)
 		if a.State = status.Unclaimed; a.Operation != "" {
-			a.SetWaiting(status.Wait{Kind: status.WaitForConfiguration})
+			a.Waiting = status.Wait{Kind: status.WaitForConfiguration}
 		}
 		return a
 	}
@@ -108,7 +108,7 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 	if op == attach.Idle {
 		return a
 	}
-	a.SetWaiting(s.wait())
+	a.Waiting = s.wait()
 	if isStuck(wantedSince(va, op), s.spec.StuckAfter, now) {
 		a.State = status.Stuck
 	}
@@ -190,11 +190,11 @@ func (l *leader) describe(a *status.Attachment, s driverState, va *storagev1.Vol
 			a.State = status.Detaching
 		}
 	case s.State != Ready:
-		a.SetWaiting(s.wait())
+		a.Waiting = s.wait()
 	case ok && e.State == volume.Delayed:
 		a.State, a.NextTry = status.Failing, e.Due
 	case ok:
-		a.SetWaiting(l.waitOf(e.Wait, va.Spec.NodeName))
+		a.Waiting = l.waitOf(e.Wait, va.Spec.NodeName)
 	}
 	if isStuck(wantedSince(va, op), s.spec.StuckAfter, now) {
 		a.State = status.Stuck

@@ -317,7 +317,7 @@ func checkLease(d status.Driver, replicas map[string]bool, now time.Time) status
 	case active && l.Holder == "" && !d.Up:
 		return openCheck(name, "Make the driver reachable: the first replica that can call it takes the lease.", "nobody holds %s", lease)
 	case active:
-		found := status.DiagnoseLease(status.LeaseRecord{Lease: l}, d.Reason, nil, now)
+		found := status.DiagnoseLease(l, d.Reason, nil, now)
 		return openCheck(name, strings.Join(found.Actions, " "), "%s: %s", lease, diagnosis.Because(found.Fact, found.Detail))
 	case d.Mode == string(registry.ModePaused) && l.Holder == "": // on purpose: it is often the step before a csi-attacher starts
 		return passedCheck(name, "nobody holds %s: the driver is paused", lease)

@@ -66,7 +66,7 @@ func (w *world) waitsForVolume(h *hub.Hub, driver string, n int) {
 	for {
 		var waiting []status.Attachment
 		for _, a := range h.Attachments(status.AttachmentFilter{Driver: driver}) {
-			if a.WaitsFor == "other work on the same volume" {
+			if a.Waiting.Kind == status.WaitForVolume {
 				waiting = append(waiting, a)
 			}
 		}

@@ -131,7 +131,7 @@ func TestStatusOfAStuckVolumeSaysThatItsCallIsUnanswered(t *testing.T) {
 		if !strings.HasPrefix(got, "stuck: attach requested at ") || !strings.HasSuffix(got, ", 1 failed try, ControllerPublishVolume unanswered since "+since) {
 			t.Errorf("the status says %q, want that the call is unanswered since %s", got, since)
 		}
-		if a := v.seen(va.Name); a.State != status.Stuck || strings.Contains(a.LastError, "unanswered") || a.Call.Since.IsZero() || a.WaitsFor != "" {
+		if a := v.seen(va.Name); a.State != status.Stuck || strings.Contains(a.LastError, "unanswered") || a.Call.Since.IsZero() || a.Waiting.Kind != "" {
 			t.Errorf("%+v: want it stuck with its call", a)
 		}
 		writes := v.api.Count("patch", "volumeattachments/status")
@@ -179,7 +179,7 @@ func TestStatusOfAStuckVolumeSaysWhatItWaitsFor(t *testing.T) {
 				if got := v.stuckMessage("a-n"); !strings.HasSuffix(got, "Z, "+tt.want) {
 					t.Errorf("the status says %q, want %q", got, tt.want)
 				}
-				if a := v.seen("a-n"); a.State != status.Stuck || a.LastError != "" || a.WaitsFor == "" {
+				if a := v.seen("a-n"); a.State != status.Stuck || a.LastError != "" || a.Waiting.Kind == "" {
 					t.Errorf("%+v, want it to wait without an error", a)
 				}
 				v.turn(fakecsi.Knobs{ReleaseAll: true, ClearFaults: true})
@@ -226,7 +226,7 @@ func TestVolumesThatWaitForADriverAreCountedThoughNobodyWorksForIt(t *testing.T)
 					t.Errorf("lane %+v, want it to wait since %s", lane, asked)
 				}
 				a := v.seen("a-n")
-				if a.State != status.Stuck || a.Waiting.Kind != status.WaitForDriver || a.Waiting.DriverState != tt.state || !strings.Contains(a.Waiting.Reason, tt.reason) || a.WaitsFor == "" {
+				if a.State != status.Stuck || a.Waiting.Kind != status.WaitForDriver || a.Waiting.DriverState != tt.state || !strings.Contains(a.Waiting.Reason, tt.reason) || a.Waiting.Kind == "" {
 					t.Errorf("%+v, want that it is stuck and waits for the driver (%s)", a, tt.reason)
 				}
 			})
@@ -267,7 +267,7 @@ func TestVolumesThatWaitForALostDriverAreCounted(t *testing.T) {
 		if d.Lane(status.Attach).Queued != 1 || d.Lane(status.Detach).Queued != 1 || d.Work().Stuck > 0 {
 			t.Errorf("lanes %+v, want one attach and one detach that wait", d.Lanes)
 		}
-		if a := v.seen("a-n"); a.State != status.Waiting || a.Waiting.Kind != status.WaitForDriver || !strings.Contains(a.WaitsFor, "refused") {
+		if a := v.seen("a-n"); a.State != status.Waiting || a.Waiting.Kind != status.WaitForDriver || !strings.Contains(a.Waiting.Reason, "refused") {
 			t.Errorf("%+v, want that it waits for the driver", a)
 		}
 	})

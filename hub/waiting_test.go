@@ -99,7 +99,7 @@ func TestWhatAVolumeAttachmentWaitsForIsShownByKind(t *testing.T) {
 				v.volume("other")
 				asked := tt.make(v)
 				v.pass(time.Second)
-				if a := v.seen(asked); a.Waiting != tt.want || a.WaitsFor != tt.want.String() {
+				if a := v.seen(asked); a.Waiting != tt.want {
 					t.Errorf("%+v, want that it waits for %+v", a, tt.want)
 				}
 				v.turn(fakecsi.Knobs{ReleaseAll: true, ClearFaults: true})

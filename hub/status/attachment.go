@@ -49,8 +49,7 @@ type Attachment struct {
 	LastError     string          `json:"lastError,omitempty"` // may be a driver's own text: hostile
 	LastCause     diagnosis.Cause `json:"lastCause,omitzero"`  // of LastError, for programs; zero if not known
 	LastErrorTime time.Time       `json:"lastErrorTime,omitzero"`
-	Waiting       Wait            `json:"waiting,omitzero"`   // what it waits for, for programs; see SetWaiting
-	WaitsFor      string          `json:"waitsFor,omitempty"` // Waiting for people: "the detach from node node-7", "a worker of the driver"
+	Waiting       Wait            `json:"waiting,omitzero"` // what it waits for
 }
 
 // AttachmentFilter selects VolumeAttachments. An empty field selects all.

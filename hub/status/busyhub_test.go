@@ -117,7 +117,7 @@ func (h *fakeHub) attach(drivers, n int, now time.Time) {
 		case i%drivers == 1%drivers && i < 20*drivers:
 			a.Pods = []string{fmt.Sprintf("team-%d/db-%d", i%7, i)}
 			a.State, a.Operation, a.Since = Waiting, Attach, now.Add(-20*time.Minute)
-			a.SetWaiting(Wait{Kind: WaitForDriver, DriverState: "Lost", Reason: "connection refused"})
+			a.Waiting = Wait{Kind: WaitForDriver, DriverState: "Lost", Reason: "connection refused"}
 			if i < 7*drivers {
 				a.State, a.Tries, a.LastError = Stuck, 4, "rpc error: code = Unavailable desc = error reading from server: EOF"
 			}
@@ -126,7 +126,7 @@ func (h *fakeHub) attach(drivers, n int, now time.Time) {
 			a.LastError = "rpc error: code = ResourceExhausted desc = node worker-17 has 128 of 128 volumes: detach one, or schedule the Pod elsewhere"
 		case i%97 == 5:
 			a.State, a.Operation, a.Since = Waiting, Attach, now.Add(-9*time.Second)
-			a.SetWaiting(Wait{Kind: WaitForDetach, Node: "worker-9", VolumeAttachment: vaName(9)})
+			a.Waiting = Wait{Kind: WaitForDetach, Node: "worker-9", VolumeAttachment: vaName(9)}
 		case i%89 == 4:
 			a.State, a.Operation, a.Since = Detaching, Detach, now.Add(-2*time.Second)
 		}
@@ -135,7 +135,7 @@ func (h *fakeHub) attach(drivers, n int, now time.Time) {
 	for i := range h.overview.Unclaimed["legacy.example.com"] {
 		name := fmt.Sprintf("legacy-%02d", i)
 		a := Attachment{Name: name, Driver: "legacy.example.com", Node: "worker-1", State: Unclaimed, Created: now.Add(-time.Hour)}
-		a.SetWaiting(Wait{Kind: WaitForConfiguration})
+		a.Waiting = Wait{Kind: WaitForConfiguration}
 		h.attachments[name] = a
 	}
 }

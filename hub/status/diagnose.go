@@ -35,7 +35,7 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 	case a.State == Idle:
 		return []diagnosis.Diagnosis{a.says(diagnosis.NothingToDo, "no operation is due, and it is not marked attached")}
 	}
-	d, work := DiagnoseDriver(*in.Driver, LeaseRecord{Lease: in.Driver.Lease}, in.Replicas, in.Now), DiagnoseWork(in)
+	d, work := DiagnoseDriver(*in.Driver, in.Replicas, in.Now), DiagnoseWork(in)
 	switch {
 	case d.Verdict == diagnosis.DriverObserved && in.Driver.Lease.Holder != "" && a.LastError != "":
 		return append(work, d) // the result of the other attacher's tries counts more
@@ -66,7 +66,7 @@ func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 	add(full, in.nodeFull)
 	add(a.LastError != "" && elsewhere == nil && !(full && a.Cause().Code == "ResourceExhausted"), in.failed)
 	add(runs && !hangs && !full, in.inFlight)
-	add(a.WaitsFor != "" && !runs && !full && !detachFirst, in.queued)
+	add(a.Waiting.Kind != "" && !runs && !full && !detachFirst, in.queued)
 	add(a.Tries > 0 && !full, in.retrying)
 	add(a.State == Stuck && !a.Since.IsZero(), in.stuck)
 	return found
@@ -90,13 +90,9 @@ func (in DiagnosisInput) hangs() bool {
 	return passed(in.Attachment.Call.Since, in.Now) >= in.driver().Settings.slow()
 }
 
-// stuck says whether anybody retries.
+// stuck says that nothing has come of it for long.
 func (in DiagnosisInput) stuck() diagnosis.Diagnosis {
-	action := "Retries continue, but the problem above needs fixing."
-	if d := in.driver(); d.State == statePaused || d.Mode == modeObserve {
-		action = "Fix the problem above: the hub does not retry while the driver is paused or observed."
-	}
-	d := in.Attachment.says(diagnosis.Stuck, "stuck: no success", action)
+	d := in.Attachment.says(diagnosis.Stuck, "stuck: no success", "Fix the problem above. Retries continue, unless the driver is paused or observed.")
 	d.Since = in.Attachment.Since
 	return d
 }
@@ -168,12 +164,8 @@ func (in DiagnosisInput) retrying() diagnosis.Diagnosis {
 	a := in.Attachment
 	d := a.says(diagnosis.Retrying, plural(a.Tries, "try has failed", "tries in a row have failed"),
 		"Wait: the hub keeps retrying. It retries at once when the node's CSINode, the PersistentVolume, its secret or the driver's connection changes.")
-	switch wait := a.NextTry.Sub(in.Now).Round(time.Second); {
-	case a.NextTry.IsZero():
-	case wait > 0:
-		d.Detail = "the next one is in " + diagnosis.Length(wait)
-	default:
-		d.Detail = "the next one is about to begin"
+	if !a.NextTry.IsZero() {
+		d.Detail = "the next one is in " + diagnosis.Length(a.NextTry.Sub(in.Now).Round(time.Second))
 	}
 	return d
 }
@@ -189,13 +181,12 @@ func (in DiagnosisInput) inFlight() diagnosis.Diagnosis {
 		d.Fact = c.Method + " has been running"
 	}
 	d.Since = a.Call.Since
+	d.Detail = "attaching the volume to node " + a.Node
 	switch a.Operation {
 	case Detach:
 		d.Detail = "detaching the volume from node " + a.Node
 	case Drift:
-		d.Detail = "attaching the volume to node " + a.Node + " again, because the storage system does not list it there"
-	default:
-		d.Detail = "attaching the volume to node " + a.Node
+		d.Detail += " again, because the storage system does not list it there"
 	}
 	return d
 }
@@ -213,7 +204,7 @@ func (s Settings) cancels() string {
 // queued says that something else goes first.
 func (in DiagnosisInput) queued() diagnosis.Diagnosis {
 	a, driver := in.Attachment, in.driver()
-	d := a.says(diagnosis.Queued, a.Waits())
+	d := a.says(diagnosis.Queued, a.Waiting.String())
 	switch a.Waiting.Kind {
 	case WaitForDetach:
 		from := ""
@@ -233,10 +224,7 @@ func (in DiagnosisInput) queued() diagnosis.Diagnosis {
 	case WaitForNode:
 		d.Actions = []string{fmt.Sprintf("Wait for the other calls for this node, or raise maxPerNode: it is %d.", driver.Settings.MaxPerNode)}
 	case WaitForVolume:
-		d.Actions = []string{
-			"Wait: the hub makes one call for a volume at a time. This one starts when the other one has ended.",
-			fmt.Sprintf("Set parallelMultiNode to true for one call per node and volume, which only volumes with a MULTI_NODE access mode (ReadWriteMany, ReadOnlyMany) get. For this driver it is %t.", driver.Settings.ParallelMultiNode),
-		}
+		d.Actions = []string{"Wait: the hub makes one call for a volume at a time. parallelMultiNode of the driver allows one per node, for volumes with a MULTI_NODE access mode."}
 	}
 	return d
 }

@@ -34,38 +34,21 @@ func DiagnoseUnserved(name string, conflicts []Conflict) []diagnosis.Diagnosis {
 		"Look at the log of the other attacher if one serves the driver.")}
 }
 
-// LeaseRecord is a lease with what is known to whoever has read its object. The zero Duration says
-// that nobody has.
-type LeaseRecord struct {
-	Lease
-	Duration time.Duration // for so long it is held after it was renewed
-}
-
-// At returns the lease as it is at a time, by the clock of the caller: a lease that was not renewed in time has
-// no holder any more.
-func (l LeaseRecord) At(now time.Time) LeaseRecord {
-	if l.Holder != "" && l.Duration > 0 && now.After(l.Renewed.Add(l.Duration)) {
-		l.Holder, l.LastHolder = "", l.Holder
-	}
-	return l
-}
-
-// DiagnoseDriver says why this replica does no work for a driver; zero if it works for it. The lease is
-// d.Lease, or what its object says.
-func DiagnoseDriver(d Driver, lease LeaseRecord, replicas []Replica, now time.Time) diagnosis.Diagnosis {
+// DiagnoseDriver says why this replica does no work for a driver; zero if it works for it.
+func DiagnoseDriver(d Driver, replicas []Replica, now time.Time) diagnosis.Diagnosis {
 	var found diagnosis.Diagnosis
 	switch {
 	case d.State == stateDraining:
 		found = d.says(diagnosis.DriverDraining, "draining", d.Reason, "Wait: the hub finishes the calls in flight before it stops working for the driver.")
 	case !d.Up:
-		return d.notConnected(lease, replicas, now)
+		return d.notConnected(replicas, now)
 	case d.Mode == modeObserve:
-		found = d.observed(lease)
+		found = d.observed()
 	case d.State == statePaused:
 		found = d.says(diagnosis.DriverPaused, "paused by `mode: paused` in drivers.yaml", "",
 			fmt.Sprintf("Write `mode: active` into its entry (%s) when the hub should work for it.", cmp.Or(d.Source, "drivers.yaml")))
 	case d.State == stateWaiting || !d.Lease.Mine:
-		return DiagnoseLease(lease, d.Reason, replicas, now)
+		return DiagnoseLease(d.Lease, d.Reason, replicas, now)
 	default:
 		return found
 	}
@@ -74,7 +57,7 @@ func DiagnoseDriver(d Driver, lease LeaseRecord, replicas []Replica, now time.Ti
 }
 
 // notConnected: the driver cannot be called. A replica that cannot call it gives up its lease in the end.
-func (d Driver) notConnected(lease LeaseRecord, replicas []Replica, now time.Time) diagnosis.Diagnosis {
+func (d Driver) notConnected(replicas []Replica, now time.Time) diagnosis.Diagnosis {
 	since, why := cmp.Or(d.DownSince, d.Since), cmp.Or(d.Reason, d.ConnectionError.Text)
 	if d.State == stateConnecting && d.ConnectionError.Text == "" && !since.IsZero() && passed(since, now) < startupTimeout {
 		found := d.says(diagnosis.DriverStarting, "not connected yet to "+d.Endpoint, "", "Wait some seconds: the hub is connecting.")
@@ -89,19 +72,12 @@ func (d Driver) notConnected(lease LeaseRecord, replicas []Replica, now time.Tim
 	case stateProbing:
 		verdict = diagnosis.DriverNotReady
 	}
-	held, next := "", "No other action is needed: the hub reconnects and resumes at once."
-	switch {
-	case d.Mode != modeActive || lease.Name == "" || d.Lease.Mine || membersOf(replicas)[lease.Holder]:
-	case lease.Holder == "":
-		held, next = "its lease "+lease.state(), "No other action is needed: the first replica that can call the driver takes the lease and resumes. Until then a csi-attacher may take it."
-	default:
-		held = "its lease " + lease.state() + ", which is not a replica of the hub"
-		next = "Look at the log of the holder of the lease, which may work for the driver. The hub waits for the lease, and does not take it before it can call the driver."
+	next := "No other action is needed: the hub reconnects and resumes at once."
+	if l := d.Lease; d.Mode == modeActive && l.Name != "" && !l.Mine && !membersOf(replicas)[l.Holder] {
+		why = strings.TrimPrefix(diagnosis.Clause(why)+"; its lease "+l.State(), "; ")
+		next = "The hub takes the lease when it is free and the driver can be called. Until then another attacher may work for the driver: look at its log if it holds the lease."
 	}
-	if why = diagnosis.Clause(why); why != "" && held != "" {
-		why += "; "
-	}
-	found := d.says(verdict, "cannot be called at "+d.Endpoint, why+held, action, next)
+	found := d.says(verdict, "cannot be called at "+d.Endpoint, why, action, next)
 	found.Since = since
 	return found
 }
@@ -138,7 +114,7 @@ const cannotTake = "the lease cannot be taken: "
 
 // DiagnoseLease says who has the lease of a driver for which the hub does not work. reason is
 // the hub's own, "" if it has none.
-func DiagnoseLease(l LeaseRecord, reason string, replicas []Replica, now time.Time) diagnosis.Diagnosis {
+func DiagnoseLease(l Lease, reason string, replicas []Replica, now time.Time) diagnosis.Diagnosis {
 	says := func(v diagnosis.Verdict, fact string, since time.Time, detail string, actions ...string) diagnosis.Diagnosis {
 		return diagnosis.Diagnosis{Verdict: v, Object: "Lease " + strings.TrimPrefix(l.Namespace+"/"+l.Name, "/"), Fact: fact, Since: since, Detail: detail, Actions: actions}
 	}
@@ -161,7 +137,7 @@ func DiagnoseLease(l LeaseRecord, reason string, replicas []Replica, now time.Ti
 			"Check the Pod of the holder: it is gone or cannot reach the API server.",
 			"Wait some seconds: a hub that serves the driver takes the lease. If none does, check that it may update leases in that namespace.")
 	case l.Holder == "":
-		return says(diagnosis.LeaseFree, l.state(), never, reason,
+		return says(diagnosis.LeaseFree, l.State(), never, reason,
 			"Wait some seconds: a replica of the hub should take it. If none does, check that the hub runs and serves the driver, and that it may get, create and update leases in that namespace.")
 	case membersOf(replicas)[l.Holder]:
 		return says(diagnosis.LeaseHeld, "held by another replica of the hub ("+l.Holder+")", l.Since, renewed,
@@ -175,8 +151,8 @@ func DiagnoseLease(l LeaseRecord, reason string, replicas []Replica, now time.Ti
 // Expired reports whether its last holder has let it expire. Then it has no holder.
 func (l Lease) Expired() bool { return l.LastHolder != "" }
 
-// state says who holds the lease, as the end of a sentence.
-func (l Lease) state() string {
+// State says who holds the lease, as the end of a sentence.
+func (l Lease) State() string {
 	switch {
 	case l.Holder != "":
 		return "is held by " + l.Holder
@@ -186,28 +162,13 @@ func (l Lease) state() string {
 	return "has no holder"
 }
 
-// Held says by whom the lease is or was held, since when, and when it was renewed last.
-func (l LeaseRecord) Held(now time.Time) string {
-	fact := strings.TrimPrefix(strings.TrimPrefix(l.state(), "is "), "has ")
-	if !l.Since.IsZero() {
-		fact += " since " + l.Since.UTC().Format(time.RFC3339)
-	}
-	if !l.Renewed.IsZero() {
-		fact += ", last renewed " + diagnosis.At(l.Renewed, now)
-	}
-	return fact
-}
-
 // observed: the hub only observes the driver. Another attacher should work for it.
-func (d Driver) observed(l LeaseRecord) diagnosis.Diagnosis {
+func (d Driver) observed() diagnosis.Diagnosis {
 	found := d.says(diagnosis.DriverObserved, "only observed (`mode: observe` in drivers.yaml)", "")
-	switch found.Detail = "its lease " + l.state(); {
-	case l.Holder != "":
-		found.Actions = []string{"Look at the log of the attacher that holds the lease."}
-	case l.Name == "" && !l.Expired():
-		found.Detail = ""
-	default:
-		found.Detail += ", so its volumes may not be attached at all"
+	if l := d.Lease; l.Holder != "" {
+		found.Detail, found.Actions = "its lease "+l.State(), []string{"Look at the log of the attacher that holds the lease."}
+	} else if l.Name != "" || l.Expired() {
+		found.Detail = "its lease " + l.State() + ", so its volumes may not be attached at all"
 		found.Actions = []string{"Check that the driver's csi-attacher runs, with leader election and in the namespace of the lease, and renews it."}
 	}
 	found.Actions = append(found.Actions, "To hand the driver over to the hub, follow its checklist and set its mode to active.")

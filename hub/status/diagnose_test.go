@@ -35,16 +35,16 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		"nothing listens": {driver: func(d *Driver) { d.State, d.Up, d.Reason = "Lost", false, "connect: connection refused" }, summary: "connection refused", do: "nothing listens"},
 		"nothing listens, and no replica holds the lease": {driver: func(d *Driver) {
 			d.State, d.Up, d.Reason, d.Lease = "Lost", false, "connect: connection refused", Lease{Name: "l", Namespace: "hub"}
-		}, summary: "connection refused; its lease has no holder.", do: "the first replica that can call the driver takes the lease"},
+		}, summary: "connection refused; its lease has no holder.", do: "takes the lease when it is free and the driver can be called"},
 		"nothing listens, and another replica holds the lease": {driver: func(d *Driver) {
 			d.State, d.Up, d.Reason, d.Lease = "Lost", false, "connect: connection refused", Lease{Name: "l", Holder: "hub-1"}
 		}, summary: "connection refused.", do: "the hub reconnects and resumes at once"},
 		"wrong endpoint, and a sidecar holds the lease": {driver: func(d *Driver) {
 			d.State, d.Up, d.Reason, d.Lease = "Connecting", false, "connect: connection refused", Lease{Name: "l", Holder: "csi-attacher-0"}
-		}, summary: "connection refused; its lease is held by csi-attacher-0, which is not a replica of the hub.", do: "does not take it before it can call the driver"},
+		}, summary: "connection refused; its lease is held by csi-attacher-0.", do: "takes the lease when it is free and the driver can be called"},
 		"wrong endpoint, and a sidecar let the lease expire": {driver: func(d *Driver) {
 			d.State, d.Up, d.Reason, d.Lease = "Connecting", false, "connect: connection refused", Lease{Name: "l", LastHolder: "csi-attacher-0"}
-		}, summary: "connection refused; its lease has expired, last held by csi-attacher-0.", do: "the first replica that can call the driver takes the lease"},
+		}, summary: "connection refused; its lease has expired, last held by csi-attacher-0.", do: "takes the lease when it is free and the driver can be called"},
 		"wrong endpoint in mode observe": {driver: func(d *Driver) {
 			d.State, d.Up, d.Reason, d.Mode, d.Lease = "Connecting", false, "connect: connection refused", "observe", Lease{Name: "l", Holder: "csi-attacher-0"}
 		}, summary: "connection refused.", do: "the hub reconnects"},
@@ -78,11 +78,11 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 			summary: "driver a.example.com: did not answer ControllerPublishVolume within 2m: DeadlineExceeded.", do: "timeout"},
 		"a retry runs": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation, a.Tries = Detaching, Detach, 2 }, summary: "ControllerUnpublishVolume is running: detaching the volume from node worker-1", do: "2m"},
 		"detach elsewhere": {driver: func(*Driver) {}, attachment: func(a *Attachment) {
-			a.SetWaiting(Wait{Kind: WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"})
+			a.Waiting = Wait{Kind: WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}
 		}, summary: "waits for the detach from node worker-7", do: "explain csi-7 to see why"},
-		"workers busy":    {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForWorker}) }, summary: "waits for a worker", do: "20 of 20"},
-		"node busy":       {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForNode}) }, summary: "the same node", do: "maxPerNode: it is 3"},
-		"volume busy":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForVolume}) }, summary: "the same volume", do: "parallelMultiNode"},
+		"workers busy":    {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.Waiting = Wait{Kind: WaitForWorker} }, summary: "waits for a worker", do: "20 of 20"},
+		"node busy":       {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.Waiting = Wait{Kind: WaitForNode} }, summary: "the same node", do: "maxPerNode: it is 3"},
+		"volume busy":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.Waiting = Wait{Kind: WaitForVolume} }, summary: "the same volume", do: "parallelMultiNode"},
 		"backend refuses": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = "rpc error: code = ResourceExhausted desc = full" }, summary: "driver a.example.com: answered ResourceExhausted to ControllerPublishVolume: full.\nVolumeAttachment csi-1: 6 tries in a row have failed: the next one is in 40s", do: "as many volumes as it can have"},
 		"node without driver": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = `csinode "worker-1" does not contain driver "a.example.com": the node plugin`
@@ -97,8 +97,7 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 			a.LastError = `the handle of the attached volume is not known: persistentvolume "pv-1" was recreated with another one, "new", after`
 		}, summary: "6 tries in a row have failed", do: "PersistentVolume pv-1 is not the one"},
 		"API server refuses": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `write status: volumeattachments "csi-1" is forbidden` }, summary: "6 tries in a row have failed", do: "ClusterRole"},
-		"stuck":              {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Since, a.LastError = Stuck, now.Add(-20*time.Minute), "odd" }, summary: "stuck: no success for 20m.", do: "needs fixing"},
-		"retry is due":       {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.NextTry, a.LastError = now.Add(-time.Second), "odd" }, summary: "6 tries in a row have failed: the next one is about to begin", do: "keeps retrying"},
+		"stuck":              {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Since, a.LastError = Stuck, now.Add(-20*time.Minute), "odd" }, summary: "stuck: no success for 20m.", do: "Fix the problem above"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := DiagnosisInput{Attachment: wanted, Replicas: replicas, Conflicts: test.conflicts, Now: now}

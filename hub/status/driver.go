@@ -158,6 +158,8 @@ type Lease struct {
 	LastHolder string    `json:"lastHolder,omitempty"`
 	Renewed    time.Time `json:"renewed,omitzero"`
 	Renews     bool      `json:"renews,omitempty"` // this process sees the holder renew the lease
+	// Duration is for how long it is held after it was renewed, for whoever has read its object; else 0.
+	Duration time.Duration `json:"-"`
 }
 
 // Failure is an error with its time. The text may be a driver's own: hostile.

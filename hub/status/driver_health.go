@@ -29,7 +29,7 @@ const (
 // HealthOfDriver returns the health of a driver, as one replica sees it.
 func HealthOfDriver(d Driver, replicas []Replica, now time.Time) Health {
 	var h Health
-	service := DiagnoseDriver(d, LeaseRecord{Lease: d.Lease}, replicas, now)
+	service := DiagnoseDriver(d, replicas, now)
 	state := d.brokenIfStuck(d.serviceState(service.Verdict, replicas, now))
 	h.add(state, service)
 	h.addCalls(d, now)

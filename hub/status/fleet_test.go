@@ -111,10 +111,10 @@ func (h *fakeHub) volumes(driver string, n int, now time.Time) {
 		case driver == "csi.vsphere.vmware.com" && i < 12:
 			a.State, a.Operation, a.Since = Waiting, Attach, now.Add(-time.Duration(15-i)*time.Minute)
 			a.Pods = []string{fmt.Sprintf("%s/%s-%d", app, app, i/4)}
-			a.SetWaiting(Wait{Kind: WaitForDriver, DriverState: "Lost", Reason: refused})
+			a.Waiting = Wait{Kind: WaitForDriver, DriverState: "Lost", Reason: refused}
 			if i < 2 {
 				a.State, a.Tries, a.LastError = Stuck, 3, "rpc error: code = Unavailable desc = error reading from server: EOF"
-				a.SetWaiting(Wait{})
+				a.Waiting = Wait{}
 			}
 		case driver == "ebs.csi.aws.com" && i < 7:
 			a.State, a.Operation, a.Since = Attaching, Attach, now.Add(-2*time.Second)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
@@ -22,24 +21,13 @@ func (d *Driver) FullNode(node string) *FullNode {
 // Diagnose says that the node can have no more volumes of a driver, who waits for a place there, and how one becomes free.
 func (n FullNode) Diagnose(driver string) diagnosis.Diagnosis {
 	d := diagnosis.Diagnosis{Verdict: diagnosis.NodeFull, Object: "Node " + n.Node, Fact: "can have no more volumes of driver " + driver, Since: n.Since,
-		Detail: "its CSINode has no limit (allocatable.count)",
-		Actions: []string{
-			fmt.Sprintf("Move the waiting Pod to another node: cordon node %s and delete the Pod, so that its controller makes it again. Uncordon the node when the Pod runs elsewhere.", n.Node),
-			fmt.Sprintf("Or move another Pod with a volume of driver %s away from the node: the first attach in line goes when a volume is detached there.", driver),
-		}}
+		Detail:  "its CSINode has no limit (allocatable.count)",
+		Actions: []string{fmt.Sprintf("Move the waiting Pod to another node: cordon node %s and delete the Pod, so that its controller makes it again. Uncordon the node when the Pod runs elsewhere.", n.Node)}}
 	if n.Limit > 0 {
 		d.Detail = "its limit is " + count(n.Limit) + " (allocatable.count of the CSINode)"
 	}
 	if n.Waiting > 0 { // else not more than the limit is known
 		d.Detail += ", " + plural(n.Attached, "volume is attached", "volumes are attached") + "; " + plural(n.Waiting, "attach waits", "attaches wait") + " for a place"
-	}
-	switch {
-	case n.Limit == 0:
-		d.Actions = append(d.Actions, "Have the driver's node plugin report its limit (max_volumes_per_node). Without one in the CSINode the scheduler does not know that the node is full, and places Pods there.")
-	case n.Waiting > 0 && n.Attached < n.Limit:
-		d.Actions = append(d.Actions, fmt.Sprintf("Find out what has the other %s: volumes that are attached there without a VolumeAttachment, "+
-			"and on some platforms volumes of other drivers, the machine's own disks and its network interfaces. If they stay, lower the limit that the driver's node plugin reports.",
-			plural(n.Limit-n.Attached, "place", "places")))
 	}
 	return d
 }
@@ -72,21 +60,14 @@ func (in DiagnosisInput) nodeFull() diagnosis.Diagnosis {
 
 // addFull adds the nodes on which attaches wait for a place.
 func (h *Health) addFull(d Driver) {
-	if d.WaitingForCapacity == 0 {
+	if d.WaitingForCapacity == 0 || len(d.FullNodes) == 0 {
 		return
 	}
-	since, on := time.Time{}, "full nodes"
-	for i, n := range d.FullNodes { // the longest line first
-		switch {
-		case n.Waiting == 0:
-			continue
-		case n.Waiting == d.WaitingForCapacity:
-			on = "node " + n.Node
-		case i == 0:
-			on += ", most of them on node " + n.Node
-		}
-		since = earliest(since, n.Since)
+	longest := d.FullNodes[0]
+	on := "node " + longest.Node
+	if longest.Waiting < d.WaitingForCapacity {
+		on = "full nodes, most of them on " + on
 	}
-	h.addSince(d.brokenIfStuck(Attention), since, d.says(diagnosis.NodeFull, plural(d.WaitingForCapacity, "volume waits", "volumes wait")+" for a place on "+on, d.neededBy(),
+	h.addSince(d.brokenIfStuck(Attention), longest.Since, d.says(diagnosis.NodeFull, plural(d.WaitingForCapacity, "volume waits", "volumes wait")+" for a place on "+on, d.neededBy(),
 		"Move a Pod with a volume of the driver away from the node, or wait until one ends. csi-attach-hub explain NAME says for a waiting Pod or VolumeAttachment what to do."))
 }

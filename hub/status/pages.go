@@ -162,7 +162,7 @@ func (s *site) attachments(r *http.Request) (any, *failure) {
 	if p.Query != "" { // only then are the reasons of all of them needed
 		s.hub.addReasons(found)
 		found = slices.DeleteFunc(found, func(a Attachment) bool {
-			return !matchesText(p.Query, a.Name, a.Driver, a.Node, a.PersistentVolume, a.VolumeHandle, a.Claim, a.LastError, a.WaitsFor, a.Health.Text(now))
+			return !matchesText(p.Query, a.Name, a.Driver, a.Node, a.PersistentVolume, a.VolumeHandle, a.Claim, a.LastError, a.Waiting.String(), a.Health.Text(now))
 		})
 	}
 	WorstFirst(found)

@@ -87,9 +87,9 @@ func (h *fakeHub) troubledVolumes(now time.Time) {
 	lost := Wait{Kind: WaitForDriver, DriverState: "Lost", Reason: refused}
 	add(troubled.lost, 1000, 4, Stuck, Attach, 940*time.Second, func(_ int, a *Attachment) {
 		a.Tries, a.LastError = 3, "rpc error: code = Unavailable desc = error reading from server: EOF"
-		a.SetWaiting(lost)
+		a.Waiting = lost
 	})
-	add(troubled.lost, 1100, 5, Waiting, Attach, 10*time.Minute, func(_ int, a *Attachment) { a.SetWaiting(lost) })
+	add(troubled.lost, 1100, 5, Waiting, Attach, 10*time.Minute, func(_ int, a *Attachment) { a.Waiting = lost })
 	add(troubled.hanging, 2000, 10, Attaching, Attach, 8*time.Minute+12*time.Second, func(_ int, a *Attachment) {
 		a.Call = Call{"ControllerPublishVolume", a.Since, a.Name}
 	})
@@ -104,8 +104,8 @@ func (h *fakeHub) troubledVolumes(now time.Time) {
 	})
 	add(troubled.paused, 5000, 2, Attached, "", time.Hour, func(int, *Attachment) {})
 	add(troubled.observed, 6000, 1, Waiting, Attach, 4*time.Minute, func(_ int, a *Attachment) {
-		a.SetWaiting(Wait{Kind: WaitForDriver, DriverState: "Ready", Reason: "observed"})
+		a.Waiting = Wait{Kind: WaitForDriver, DriverState: "Ready", Reason: "observed"}
 	})
 	add(troubled.fine, 9000, 20, Attached, "", 40*time.Hour, func(int, *Attachment) {})
-	add("legacy.storage.example.com", 8000, 2, Unclaimed, Attach, 20*time.Minute, func(_ int, a *Attachment) { a.SetWaiting(Wait{Kind: WaitForConfiguration}) })
+	add("legacy.storage.example.com", 8000, 2, Unclaimed, Attach, 20*time.Minute, func(_ int, a *Attachment) { a.Waiting = Wait{Kind: WaitForConfiguration} })
 }

@@ -39,47 +39,34 @@ type Wait struct {
 	Reason           string   `json:"reason,omitempty"`           // WaitForDriver: as in Driver.Reason
 }
 
-// String returns the wait as a text for people, "" if there is none.
+// String returns the wait as the end of a sentence, "waits for a worker of the driver" or "waits: the driver is Lost:
+// refused"; "" if there is none. It may repeat a driver's text: hostile.
 func (w Wait) String() string {
+	what := string(w.Kind)
 	switch w.Kind {
+	case "":
+		return ""
 	case WaitForDetach:
-		if w.Node == "" {
-			return "the detach by " + w.VolumeAttachment
+		if what = "the detach from node " + w.Node; w.Node == "" {
+			what = "the detach by " + w.VolumeAttachment
 		}
-		return "the detach from node " + w.Node
 	case WaitForUnowned:
-		return "the detach from node ID " + w.NodeID + ", where the volume was left attached"
+		what = "the detach from node ID " + w.NodeID + ", where the volume was left attached"
 	case WaitForVolume:
-		return "other work on the same volume"
+		what = "other work on the same volume"
 	case WaitForNode:
-		return "other calls for the same node"
+		what = "other calls for the same node"
 	case WaitForCapacity:
-		return "a place on node " + w.Node + ", which is full"
+		what = "a place on node " + w.Node + ", which is full"
 	case WaitForWorker:
-		return "a worker of the driver"
+		what = "a worker of the driver"
 	case WaitForDriver:
 		if w.DriverState == stateReady { // in mode observe
-			return "the driver is " + w.Reason
+			return "waits: the driver is " + diagnosis.Clause(w.Reason)
 		}
-		return "the driver is " + w.DriverState + ": " + w.Reason
+		return "waits: the driver is " + diagnosis.Clause(w.DriverState+": "+w.Reason)
 	case WaitForConfiguration:
-		return "no driver of this name is configured here"
+		return "waits: no driver of this name is configured here"
 	}
-	return string(w.Kind)
-}
-
-// SetWaiting sets what the VolumeAttachment waits for, and its text.
-func (a *Attachment) SetWaiting(w Wait) { a.Waiting, a.WaitsFor = w, w.String() }
-
-// Waits returns the wait as the end of a sentence, "waits for a worker of the driver" or "waits:
-// the driver is Lost: refused"; "" if there is none. It may repeat a driver's text: hostile.
-func (a Attachment) Waits() string {
-	if a.WaitsFor == "" {
-		return ""
-	}
-	switch a.Waiting.Kind {
-	case WaitForDriver, WaitForConfiguration:
-		return "waits: " + diagnosis.Clause(a.WaitsFor)
-	}
-	return "waits for " + diagnosis.Clause(a.WaitsFor)
+	return "waits for " + what
 }

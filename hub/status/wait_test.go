@@ -17,22 +17,21 @@ var waits = []struct {
 	text string
 }{
 	{status.Wait{}, ""},
-	{status.Wait{Kind: status.WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}, "the detach from node worker-7"},
-	{status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-7"}, "the detach by csi-7"},
-	{status.Wait{Kind: status.WaitForUnowned, NodeID: "i-7"}, "the detach from node ID i-7, where the volume was left attached"},
-	{status.Wait{Kind: status.WaitForVolume}, "other work on the same volume"},
-	{status.Wait{Kind: status.WaitForNode}, "other calls for the same node"},
-	{status.Wait{Kind: status.WaitForWorker}, "a worker of the driver"},
-	{status.Wait{Kind: status.WaitForDriver, DriverState: "Lost", Reason: "connection refused"}, "the driver is Lost: connection refused"},
-	{status.Wait{Kind: status.WaitForConfiguration}, "no driver of this name is configured here"},
+	{status.Wait{Kind: status.WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}, "waits for the detach from node worker-7"},
+	{status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-7"}, "waits for the detach by csi-7"},
+	{status.Wait{Kind: status.WaitForUnowned, NodeID: "i-7"}, "waits for the detach from node ID i-7, where the volume was left attached"},
+	{status.Wait{Kind: status.WaitForVolume}, "waits for other work on the same volume"},
+	{status.Wait{Kind: status.WaitForNode}, "waits for other calls for the same node"},
+	{status.Wait{Kind: status.WaitForWorker}, "waits for a worker of the driver"},
+	{status.Wait{Kind: status.WaitForDriver, DriverState: "Lost", Reason: "connection refused."}, "waits: the driver is Lost: connection refused"},
+	{status.Wait{Kind: status.WaitForConfiguration}, "waits: no driver of this name is configured here"},
 }
 
 func TestEveryWaitHasItsText(t *testing.T) {
 	var kinds []status.WaitKind
 	for _, tt := range waits {
-		var a status.Attachment
-		if a.SetWaiting(tt.wait); a.WaitsFor != tt.text || a.Waiting != tt.wait {
-			t.Errorf("%+v is told as %q, want %q", a.Waiting, a.WaitsFor, tt.text)
+		if got := tt.wait.String(); got != tt.text {
+			t.Errorf("%+v is told as %q, want %q", tt.wait, got, tt.text)
 		}
 		kinds = append(kinds, tt.wait.Kind)
 	}
@@ -46,7 +45,7 @@ func TestEveryWaitHasItsText(t *testing.T) {
 func TestWaitIsTheSameBeyondTheAPI(t *testing.T) {
 	for _, tt := range waits {
 		a := status.Attachment{Name: "csi-1"}
-		a.SetWaiting(tt.wait)
+		a.Waiting = tt.wait
 		sent, err := json.Marshal(a)
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +60,7 @@ func TestWaitIsTheSameBeyondTheAPI(t *testing.T) {
 	}
 }
 
-func TestDiagnosisOfAWaitDoesNotDependOnItsText(t *testing.T) {
+func TestDiagnosisOfAWaitSaysWhatToDo(t *testing.T) {
 	d := status.Driver{Name: "a.example.com", State: "Ready", Up: true, Mode: "active", Workers: 20, Busy: 17, Lease: status.Lease{Mine: true}, Settings: status.Settings{MaxPerNode: 3}}
 	for _, tt := range []struct {
 		wait status.Wait
@@ -76,36 +75,16 @@ func TestDiagnosisOfAWaitDoesNotDependOnItsText(t *testing.T) {
 		{status.Wait{Kind: status.WaitForDriver, DriverState: "Lost", Reason: "gone"}, nil},
 		{status.Wait{}, nil},
 	} {
-		for _, text := range []string{"gibberish", "the detach from node worker-9", "a worker of the same node, left attached, of the same volume"} {
-			a := status.Attachment{Name: "csi-1", Driver: d.Name, Node: "worker-1", State: status.Waiting, Operation: status.Attach, Waiting: tt.wait, WaitsFor: text}
-			all := status.Diagnose(status.DiagnosisInput{Attachment: a, Driver: &d})
-			got := all[0]
-			do := strings.Join(got.Actions, "\n")
-			if len(all) != 1 || !strings.Contains(got.Fact, text) || strings.Contains(do, "worker-9") || tt.do == nil && do != "" {
-				t.Errorf("%+v as %q: %q, advice %q", tt.wait, text, got.Fact, do)
-			}
-			for _, part := range tt.do {
-				if !strings.Contains(do, part) {
-					t.Errorf("%+v as %q: advice %q, want %q", tt.wait, text, do, part)
-				}
-			}
+		a := status.Attachment{Name: "csi-1", Driver: d.Name, Node: "worker-1", State: status.Waiting, Operation: status.Attach, Waiting: tt.wait}
+		all := status.Diagnose(status.DiagnosisInput{Attachment: a, Driver: &d})
+		do := strings.Join(all[0].Actions, "\n")
+		if len(all) != 1 || !strings.Contains(all[0].Fact, tt.wait.String()) || tt.do == nil && tt.wait.Kind != "" && do != "" {
+			t.Errorf("%+v: %q, advice %q", tt.wait, all[0].Fact, do)
 		}
-	}
-}
-
-// "It waits for the driver is Lost" is no sentence.
-func TestWaitIsTheEndOfASentence(t *testing.T) {
-	for kind, want := range map[status.WaitKind]string{
-		status.WaitForWorker:        "waits for a worker of the driver",
-		status.WaitForDetach:        "waits for the detach from node n",
-		status.WaitForDriver:        "waits: the driver is Lost: gone",
-		status.WaitForConfiguration: "waits: no driver of this name is configured here",
-		"":                          "",
-	} {
-		a := status.Attachment{}
-		a.SetWaiting(status.Wait{Kind: kind, Node: "n", DriverState: "Lost", Reason: "gone."})
-		if got := a.Waits(); got != want {
-			t.Errorf("got %q, want %q", got, want)
+		for _, part := range tt.do {
+			if !strings.Contains(do, part) {
+				t.Errorf("%+v: advice %q, want %q", tt.wait, do, part)
+			}
 		}
 	}
 }

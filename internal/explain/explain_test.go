@@ -97,7 +97,7 @@ func TestFindingsBesideTheStopAreNotes(t *testing.T) {
 		"secret gone, twice":       {all(fails(`read secret default/creds for the call: secrets "creds" not found`), needsSecret), nil, ""},
 		"driver not there, twice":  {all(fails(`csinode "node-1" does not contain driver "x": the driver's node plugin is not up`), func(w *world) { w.csiNode.Spec.Drivers = nil }), nil, ""},
 		"cannot be called, twice":  {all(fails("the driver is not connected: refused"), driverState("Lost", "connection refused", false)), nil, ""},
-		"waits for a worker, fine": {func(w *world) { w.seen.SetWaiting(status.Wait{Kind: status.WaitForWorker}) }, nil, ""},
+		"waits for a worker, fine": {func(w *world) { w.seen.Waiting = status.Wait{Kind: status.WaitForWorker} }, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -219,8 +219,8 @@ func TestExplainStopsWithTheWordsOfTheStatusPage(t *testing.T) {
 		"another driver":                 driverState("NameMismatch", `reports the name "other"`, false),
 		"paused":                         driverIs(func(d *status.Driver) { d.Mode, d.State = "paused", "Paused" }),
 		"draining":                       driverState("Draining", "2 calls in flight", true),
-		"waits for a detach":             func(w *world) { w.seen.SetWaiting(status.Wait{Kind: status.WaitForDetach, Node: "node-3"}) },
-		"waits for a worker":             func(w *world) { w.seen.SetWaiting(status.Wait{Kind: status.WaitForWorker}) },
+		"waits for a detach":             func(w *world) { w.seen.Waiting = status.Wait{Kind: status.WaitForDetach, Node: "node-3"} },
+		"waits for a worker":             func(w *world) { w.seen.Waiting = status.Wait{Kind: status.WaitForWorker} },
 		"call in flight":                 func(w *world) { w.seen.State = status.Attaching },
 		"a webhook that does not answer": lastError(`add finalizer to persistentvolume: Internal error occurred: failed calling webhook "guard.example.com": no endpoints`),
 		"a policy that refuses":          lastError(`admission webhook "guard.example.com" denied the request: not on Fridays`),

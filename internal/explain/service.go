@@ -24,7 +24,8 @@ func (v *volume) service() {
 
 // leaseAlone explains by the lease, because no replica has answered.
 func (v *volume) leaseAlone() {
-	diagnosed := v.finding(status.DiagnoseLease(v.lease, "", nil, v.now)) // no replica is known
+	lease := status.DiagnoseLease(v.lease, "", nil, v.now) // no replica is known
+	diagnosed := v.finding(lease)
 	switch {
 	case v.leaseRead.missing:
 		v.later(found(diagnosis.LeaseMissing, diagnosed.Object, "does not exist: no hub has ever worked for driver "+v.driver, "Check that the hub runs, and that its configuration has the driver."))
@@ -34,7 +35,7 @@ func (v *volume) leaseAlone() {
 	case v.lease.Holder == "":
 		v.later(diagnosed)
 	default:
-		v.ok("%s is %s", diagnosed.Object, v.lease.Held(v.now))
+		v.ok("%s %s", lease.Object, diagnosis.Because(v.lease.State(), lease.Detail))
 	}
 }
 
@@ -68,11 +69,12 @@ func (v *volume) notServed() {
 // servedDriver explains a driver that the hub serves.
 func (v *volume) servedDriver() {
 	v.driverNotes()
-	d := v.served
-	switch f := v.finding(status.DiagnoseDriver(d.Driver, v.lease, v.view.Members(), v.now)); {
+	d := *v.served
+	d.Lease = v.lease
+	switch f := v.finding(status.DiagnoseDriver(d.Driver, v.view.Members(), v.now)); {
 	case f.Verdict == "":
 		v.ok("driver %s answers at %s, and %s works for it", d.Name, d.Endpoint, cmp.Or(d.Leader, "the hub"))
-	case f.Verdict == diagnosis.LeaseHeld, f.Verdict == diagnosis.DriverObserved && d.Lease.Holder != "":
+	case f.Verdict == diagnosis.LeaseHeld, f.Verdict == diagnosis.DriverObserved && v.served.Lease.Holder != "":
 		v.later(f) // the result of the other attacher's tries counts more
 	default:
 		v.stop(f)

@@ -182,7 +182,7 @@ var states = []state{
 	{"attached", attached, isAttached, nil, ""},
 	{"just asked for", func(*world) {}, "waiting: NoReasonKnown VolumeAttachment csi-1", nil, ""},
 	{"call in flight", func(w *world) { w.seen.State = status.Attaching }, "waiting: CallInFlight VolumeAttachment csi-1", nil, ""},
-	{"queued", func(w *world) { w.seen.SetWaiting(status.Wait{Kind: status.WaitForWorker}) }, "waiting: Queued VolumeAttachment csi-1", nil, ""},
+	{"queued", func(w *world) { w.seen.Waiting = status.Wait{Kind: status.WaitForWorker} }, "waiting: Queued VolumeAttachment csi-1", nil, ""},
 	{"failing", failing, "waiting: BackendError driver csi.example.com", nil, ""},
 	{"last try failed, only the text is known", fails("rpc error: code = NotFound desc = no vol-1"), "waiting: BackendError driver csi.example.com", nil, ""},
 	{"last try failed, the hub knows a newer error", all(failing, func(w *world) {
@@ -194,14 +194,11 @@ var states = []state{
 	{"last try failed, the driver speaks of a secret", fails("rpc error: code = PermissionDenied desc = read secret a/b for the call: forbidden"), "waiting: BackendError driver csi.example.com", nil, ""},
 	{"stuck, nothing known", func(w *world) { w.seen.State = status.Stuck }, "waiting: NoReasonKnown VolumeAttachment csi-1", nil, ""},
 	{"waits for a detach", func(w *world) {
-		w.seen.SetWaiting(status.Wait{Kind: status.WaitForDetach, Node: "node-3", VolumeAttachment: "csi-3"})
+		w.seen.Waiting = status.Wait{Kind: status.WaitForDetach, Node: "node-3", VolumeAttachment: "csi-3"}
 	}, "waiting: WaitingForDetach VolumeAttachment csi-1", nil, ""},
-	{"waits for a detach of what is dangling, with an odd text", func(w *world) {
-		w.seen.Waiting, w.seen.WaitsFor = status.Wait{Kind: status.WaitForUnowned, NodeID: "id-3"}, "gibberish"
+	{"waits for a detach of what is dangling", func(w *world) {
+		w.seen.Waiting = status.Wait{Kind: status.WaitForUnowned, NodeID: "id-3"}
 	}, "waiting: WaitingForDetach VolumeAttachment csi-1", nil, ""},
-	{"waits for a worker, with the text of another wait", func(w *world) {
-		w.seen.Waiting, w.seen.WaitsFor = status.Wait{Kind: status.WaitForWorker}, "the detach from node node-3"
-	}, "waiting: Queued VolumeAttachment csi-1", nil, ""},
 	{"published elsewhere", storageSays(status.UnownedPublication{Listed: true, ReportOnly: true}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
 	{"published elsewhere, and about to be detached there", storageSays(status.UnownedPublication{Listed: true}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
 	{"stuck", all(failing, func(w *world) { w.seen.State, w.va.CreationTimestamp = status.Stuck, ago(time.Hour) }),

@@ -45,7 +45,7 @@ func crowd() *world {
 	w.stuck("csi-b", "no path to vol-csi-b")
 	w.stuck("csi-c", "array is broken")
 	row := status.Attachment{State: status.Waiting, Operation: status.Attach}
-	row.SetWaiting(status.Wait{Kind: status.WaitForWorker})
+	row.Waiting = status.Wait{Kind: status.WaitForWorker}
 	w.volume("csi-d", 5*time.Minute, row)
 	w.volume("csi-e", time.Hour, status.Attachment{State: status.Attached})
 	return w

@@ -45,7 +45,7 @@ type volume struct {
 
 	driver    string // CSI driver of the volume, empty if it has none or is not known
 	csiDriver object[storagev1.CSIDriver]
-	lease     status.LeaseRecord // of the driver: its name, and its content as the hub reports it or as it was read
+	lease     status.Lease // of the driver: its name, and its content as the hub reports it or as it was read
 	leaseRead object[coordinationv1.Lease]
 
 	// va is the VolumeAttachment of the volume for the node. others are the other VolumeAttachments of the volume.
@@ -248,26 +248,30 @@ func (v *volume) readDriver(ctx context.Context) {
 	v.served = v.view.Driver(v.driver)
 	v.lease.Name, v.lease.Namespace = registry.LeaseName(v.driver), v.Namespace
 	if v.served != nil {
-		v.lease.Lease = v.served.Lease
+		v.lease = v.served.Lease
 	}
 	v.leaseRead = one(ctx, &v.reader, "Lease", v.lease.Namespace, v.lease.Name, v.Kube.CoordinationV1().Leases(v.lease.Namespace).Get)
 	// The hub knows less of a lease that it does not hold, and more if it sees that the lease has expired.
 	if l := v.leaseRead.value; l != nil && (v.served == nil || ptr.Deref(l.Spec.HolderIdentity, "") == v.lease.Holder) {
-		v.lease = recordOf(l, v.now)
+		mine := v.lease.Mine
+		v.lease = leaseOf(l, v.now)
+		v.lease.Mine = mine
 	}
 }
 
-// recordOf returns the content of a Lease as of now.
-func recordOf(l *coordinationv1.Lease, now time.Time) status.LeaseRecord {
-	return status.LeaseRecord{
-		Lease: status.Lease{
-			Namespace: l.Namespace, Name: l.Name,
-			Holder:  ptr.Deref(l.Spec.HolderIdentity, ""),
-			Since:   ptr.Deref(l.Spec.AcquireTime, metav1.MicroTime{}).Time,
-			Renewed: ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time,
-		},
+// leaseOf returns the content of a Lease as of now: if it was not renewed in time, it has no holder any more.
+func leaseOf(l *coordinationv1.Lease, now time.Time) status.Lease {
+	lease := status.Lease{
+		Namespace: l.Namespace, Name: l.Name,
+		Holder:   ptr.Deref(l.Spec.HolderIdentity, ""),
+		Since:    ptr.Deref(l.Spec.AcquireTime, metav1.MicroTime{}).Time,
+		Renewed:  ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time,
 		Duration: time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second,
-	}.At(now)
+	}
+	if lease.Holder != "" && lease.Duration > 0 && now.After(lease.Renewed.Add(lease.Duration)) {
+		lease.Holder, lease.LastHolder = "", lease.Holder
+	}
+	return lease
 }
 
 // readSecret finds out whether a secret exists. It asks for a table row without the object, so that the contents do not

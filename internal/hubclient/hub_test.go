@@ -62,7 +62,7 @@ func (s waitingSource) Attachments(status.AttachmentFilter) []status.Attachment 
 
 func TestAVolumeAttachmentComesWithWhatItWaitsFor(t *testing.T) {
 	want := status.Attachment{Name: "csi-1", Driver: "d", State: status.Waiting, Health: status.Health{State: status.Fine}}
-	want.SetWaiting(status.Wait{Kind: status.WaitForDetach, Node: "node-7", VolumeAttachment: "csi-7"})
+	want.Waiting = status.Wait{Kind: status.WaitForDetach, Node: "node-7", VolumeAttachment: "csi-7"}
 	h := hubOf(t, addressOf(t, waitingSource{attachment: want}))
 	var got []status.Attachment
 	err := h.Volumes(t.Context(), h.View(t.Context()), status.AttachmentFilter{Name: "csi-1"}, func(a status.Attachment) { got = append(got, a) })

@@ -114,7 +114,7 @@ func (s source) Overview() status.Overview {
 	return status.Overview{Identity: s.identity}
 }
 func (s source) Attachments(status.AttachmentFilter) []status.Attachment {
-	return []status.Attachment{{Name: "csi-1", Driver: "d", State: status.Waiting, WaitsFor: "replica " + s.identity}}
+	return []status.Attachment{{Name: "csi-1", Driver: "d", State: status.Waiting, LastError: "replica " + s.identity}}
 }
 
 // serve runs the HTTP side of a replica and returns its port.
@@ -202,7 +202,7 @@ func TestAllPodsOfAHubAreAskedByPortForward(t *testing.T) {
 		err = hub.Volumes(ctx, v, status.AttachmentFilter{Name: name}, func(a status.Attachment) { all = append(all, a) })
 		return all, err
 	}
-	if all, err := named("csi-1"); err != nil || len(all) != 1 || all[0].WaitsFor != "replica id-1" {
+	if all, err := named("csi-1"); err != nil || len(all) != 1 || all[0].LastError != "replica id-1" {
 		t.Errorf("the attachment is %+v, %v, want what hub-1 says", all, err)
 	}
 	if all, err := named("csi-2"); err != nil || len(all) != 0 {

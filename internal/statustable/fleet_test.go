@@ -97,7 +97,7 @@ func fleet() (hubclient.View, []status.Attachment) {
 	for i := range 3 {
 		add(attachment("lost.example.com", i, status.Waiting, func(a *status.Attachment) {
 			a.Since = ago(8*time.Minute - time.Duration(i)*time.Second)
-			a.SetWaiting(status.Wait{Kind: status.WaitForDriver, DriverState: "Lost", Reason: "connection refused"})
+			a.Waiting = status.Wait{Kind: status.WaitForDriver, DriverState: "Lost", Reason: "connection refused"}
 		}))
 	}
 	add(attachment("hang.example.com", 1, status.Stuck, func(a *status.Attachment) {
@@ -109,7 +109,7 @@ func fleet() (hubclient.View, []status.Attachment) {
 	add(attachment("fine.example.com", 1, status.Attached, func(a *status.Attachment) { a.Operation = "" }))
 	add(attachment("stray.example.com", 1, status.Unclaimed, func(a *status.Attachment) {
 		a.Claim, a.Pods = "", nil
-		a.SetWaiting(status.Wait{Kind: status.WaitForConfiguration})
+		a.Waiting = status.Wait{Kind: status.WaitForConfiguration}
 	}))
 	return v, all
 }

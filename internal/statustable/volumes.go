@@ -68,5 +68,5 @@ func why(a status.Attachment, now time.Time) string {
 	case !a.Call.Since.IsZero():
 		return a.Call.Method + " has been running for " + age(a.Call.Since, now)
 	}
-	return a.Waits()
+	return a.Waiting.String()
 }

@@ -90,7 +90,7 @@ func TestVolumesInTroubleForTheSameReasonAreOneLine(t *testing.T) {
 	waits := func(kind status.WaitKind, node string) func(*status.Attachment) {
 		return func(a *status.Attachment) {
 			a.State, a.Tries, a.LastError = status.Waiting, 0, ""
-			a.SetWaiting(status.Wait{Kind: kind, Node: node})
+			a.Waiting = status.Wait{Kind: kind, Node: node}
 		}
 	}
 	got := rows(volume(0, waits(status.WaitForDetach, "a")), volume(1, waits(status.WaitForDetach, "b")), volume(2, waits(status.WaitForWorker, "")), volume(3, waits(status.WaitForNode, "")))
