@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -133,9 +134,9 @@ func (l *leader) whyStuck(e stuckError, va *storagev1.VolumeAttachment, call sta
 	case ok && entry.State == volume.Running:
 		e.now = "waiting for the Kubernetes API"
 	case ok && wait.Kind == status.WaitForWorker:
-		e.now = "waiting for " + wait.String() + ": all that it may have are busy"
+		e.now = "waiting" + strings.TrimPrefix(wait.String(), "waits") + ": all that it may have are busy"
 	case ok && wait.Kind != "":
-		e.now = "waiting for " + wait.String()
+		e.now = "waiting" + strings.TrimPrefix(wait.String(), "waits")
 	default:
 		e.now = "about to be tried"
 	}
