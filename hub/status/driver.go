@@ -159,7 +159,7 @@ type Lease struct {
 	Renewed    time.Time `json:"renewed,omitzero"`
 	Renews     bool      `json:"renews,omitempty"` // this process sees the holder renew the lease
 	// Duration is for how long it is held after it was renewed, for whoever has read its object; else 0.
-	Duration time.Duration `json:"-"`
+	Duration time.Duration `json:"duration,omitempty"`
 }
 
 // Failure is an error with its time. The text may be a driver's own: hostile.
