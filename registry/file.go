@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -159,7 +160,8 @@ func (f *File) apply(logger klog.Logger, c content) (changed bool) {
 	before := f.Config()
 	next, errs := c.load(f.defaults, before)
 	is := FileStatus{Hash: next.hash(), LastSuccess: f.Status().LastSuccess, Errors: errs, Files: next.states(errs, next == before)}
-	changed = is.Hash != f.Status().Hash || next.incomplete != before.incomplete
+	changed = is.Hash != f.Status().Hash || next.incomplete != before.incomplete || next.defaults != before.defaults ||
+		!maps.Equal(next.drivers, before.drivers) || next.discovery.Enabled && len(next.rejected) != len(before.rejected)
 	if errs == nil {
 		is.LastSuccess = time.Now()
 	}

@@ -91,10 +91,9 @@ func readFolder(path, from string) ([]fileContent, error) {
 		if !isRead {
 			continue
 		}
-		f := fileContent{path: filepath.Join(path, entry.Name()), err: err}
-		if err == nil {
-			f.data, f.err = readFile(filepath.Join(from, entry.Name()))
-		}
+		f := fileContent{path: filepath.Join(path, entry.Name())}
+		f.data, f.err = readFile(filepath.Join(from, entry.Name()))
+		f.err = cmp.Or(err, f.err)
 		files = append(files, f)
 	}
 	if len(files) == 0 {

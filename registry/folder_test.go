@@ -253,7 +253,7 @@ func TestDiscoveryServesNoNewNameUntilAllFilesAreGood(t *testing.T) {
 	if got := served(nil); got != "b" {
 		t.Errorf("served are %s, want b", got)
 	}
-	if got := served(registry.Snapshot{"o": {}}); got != "b o" {
+	if got := served(registry.Snapshot{"o": found[1]}); got != "b o" {
 		t.Errorf("served are %s, want b and o, which was served before", got)
 	}
 	f.write(map[string]string{"a.yaml": driver("a", "/a")})

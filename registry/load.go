@@ -21,12 +21,17 @@ func load(files []fileContent, base Settings, last *Config) (*Config, Errors) {
 	var with []int // the files with defaults, as far as that can be told
 	for i, f := range files {
 		parsed[i], problems[i] = f.parse(base, base)
-		if c := parsed[i]; c != nil && c.defaultsLine > 0 || c == nil && (f.path == last.defaultsFile || defaultsKey.Match(f.data)) {
+		if c := parsed[i]; c != nil && c.defaultsLine > 0 || problems[i] != nil && (f.path == last.defaultsFile ||
+			defaultsKey.Match(f.data) || c != nil && c.defaultsMisspelt || f.err != nil && keep == nil) {
 			with = append(with, i)
 		}
 	}
+	// The file with defaults may have been renamed with a mistake.
+	if bad := slices.Concat(problems...); len(with) == 0 && last.defaultsFile != "" && bad != nil {
+		return keep, sorted(bad)
+	}
 	for i, at := range with {
-		if other := with[(i+1)%len(with)]; len(with) > 1 && parsed[at] != nil && parsed[other] != nil {
+		if other := with[(i+1)%len(with)]; len(with) > 1 && parsed[at] != nil && parsed[other] != nil && parsed[at].defaultsLine > 0 && parsed[other].defaultsLine > 0 {
 			problems[at] = append(problems[at], Error{File: files[at].path, Line: parsed[at].defaultsLine, Path: "defaults",
 				Message: fmt.Sprintf("are in %s:%d too: write them in one file only", files[other].path, parsed[other].defaultsLine)})
 		}
@@ -39,6 +44,7 @@ func load(files []fileContent, base Settings, last *Config) (*Config, Errors) {
 	}
 	var all Errors
 	var entries []entry
+	var bad []fileContent
 	var discoveries []*Config
 	for i, f := range files {
 		config, errs := parsed[i], problems[i]
@@ -46,8 +52,14 @@ func load(files []fileContent, base Settings, last *Config) (*Config, Errors) {
 			config, errs = f.parse(base, next.defaults)
 		}
 		all = append(all, errs...)
+		if config != nil { // the Secrets of a driver are its own, also while it is not served
+			for _, e := range config.entries {
+				next.secrets = append(next.secrets, e.Secrets.All()...)
+			}
+		}
 		if errs != nil {
 			next.rejected[f.path] = true
+			bad = append(bad, f)
 			if config = last.good[f.path]; config == nil {
 				next.incomplete = true
 				continue
@@ -72,7 +84,9 @@ func load(files []fileContent, base Settings, last *Config) (*Config, Errors) {
 				Message: fmt.Sprintf("is in %s:%d too: write it in one file only", other.file, other.discoveryLine)})
 		}
 	}
-	return next, sorted(append(all, next.combine(entries, last)...))
+	all = append(all, next.combine(entries, last)...)
+	next.keepNamed(bad, last)
+	return next, sorted(all)
 }
 
 // parse parses the file with the settings outside of it. The errors are not nil if it fails; the Config is nil if it is not known
@@ -85,7 +99,7 @@ func (f fileContent) parse(base, outer Settings) (*Config, Errors) {
 	p.base = base
 	config := p.parse(f.data, outer)
 	if config != nil {
-		config.data = f.data
+		config.data, config.defaultsMisspelt = f.data, p.misspelt["defaults"]
 	}
 	for i, e := range p.errors {
 		p.errors[i].Line = max(e.Line, f.line)
@@ -94,7 +108,25 @@ func (f fileContent) parse(base, outer Settings) (*Config, Errors) {
 }
 
 // defaultsKey finds defaults in a file that is no YAML.
-var defaultsKey = regexp.MustCompile(`(?m)^[{ "]*defaults"?\s*:`)
+var defaultsKey = regexp.MustCompile(`(?m)^[{ "']*defaults["']?\s*:`)
+
+// keepNamed keeps the drivers that a bad file names and that no file lists any more as they are served: they may have been moved
+// into it, or it may have been renamed.
+func (c *Config) keepNamed(bad []fileContent, last *Config) {
+	taken := map[claim]bool{}
+	for _, d := range c.drivers {
+		for _, claim := range d.claims() {
+			taken[claim] = true
+		}
+	}
+	for name, d := range last.drivers {
+		word := regexp.MustCompile(`(^|[^\w.-])` + regexp.QuoteMeta(name) + `($|[^\w.-])`)
+		named := slices.ContainsFunc(bad, func(f fileContent) bool { return f.data == nil || word.Match(f.data) })
+		if named && !slices.ContainsFunc(d.claims(), func(claim claim) bool { return taken[claim] }) {
+			c.drivers[name] = d
+		}
+	}
+}
 
 // combine takes the entries of all files into the configuration. Of entries of different files that cannot be served together,
 // the one that is served now stays, and the other ones are reported. If none is, none will be: which one is right is not known.

@@ -55,12 +55,12 @@ func merge(config *Config, found []Driver, last Snapshot) (Snapshot, []Conflict)
 		}
 		d.Settings, d.TLS = config.defaults, config.discovery.TLS.to(d.Endpoint)
 		d.Insecure = d.Insecure && !d.TLS.Enabled()
-		_, before := last[d.Name]
+		before := strings.HasPrefix(last[d.Name].Source, csiDriverOrigin)
 		var winner Driver // served instead of it
 		var reason string // why it is not served, if that is a conflict
 		if err := config.discovery.check(d); err != nil {
 			reason = err.Error()
-		} else if config.incomplete && !before {
+		} else if (config.incomplete || len(config.rejected) > 0) && !before {
 			reason = "a file of the configuration cannot be read, and may list the driver: correct it"
 		} else if known && served.Endpoint != d.Endpoint {
 			winner, reason = served, fmt.Sprintf("%s is served at %s and not at %s", d.Name, quote(string(served.Endpoint)), quote(string(d.Endpoint)))
@@ -81,7 +81,7 @@ func merge(config *Config, found []Driver, last Snapshot) (Snapshot, []Conflict)
 			conflicts = append(conflicts, Conflict{Driver: d.Name, Winner: winner.Source, Loser: d.Source, Reason: reason})
 		}
 	}
-	var listed []string
+	listed := slices.Clone(config.secrets)
 	for _, d := range snapshot {
 		listed = append(listed, d.Secrets.All()...)
 	}

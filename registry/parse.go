@@ -32,11 +32,13 @@ type Config struct {
 	data                        []byte
 	entries                     []entry
 	defaultsLine, discoveryLine int // 0: it has none
+	defaultsMisspelt            bool
 
 	// Of several files. incomplete: one could not be read since the start, or two contradict each other, so drivers are missing.
 	incomplete   bool
 	good         map[string]*Config // what holds of each file, by path
 	rejected     map[string]bool    // files of which not even a part was taken as it was
+	secrets      []string           // in the lists of all drivers, also of those that are not served
 	defaultsFile string             // "" for none
 }
 
