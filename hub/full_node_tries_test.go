@@ -2,12 +2,16 @@ package hub_test
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
@@ -74,6 +78,37 @@ func TestTriesAreRefusedHardlyMoreOftenThanTheySucceed(t *testing.T) {
 		v.pass(500 * time.Millisecond)
 		if calls, got := v.published()-before, len(v.attachedOf(vas))-1; got != 10 || calls > 2*got+2 {
 			t.Errorf("%d calls, of which %d succeeded, want ten that succeed and at most twelve that do not", calls, got)
+		}
+	})
+}
+
+// A read fails at a takeover: the volume must not get into the line of its node, in which it would wait for ever.
+func TestVolumeThatHasItsPlaceKeepsItWhenAReadFails(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.driver.Drift.Interval = 0
+		v.leased()
+		v.register("n", "id-n")
+		v.turn(fakecsi.Knobs{MaxVolumesPerNode: new(1)})
+		v.crowd(50)
+		v.volume("placed")
+		va := v.attachment("placed", "n").Build()
+		va.Finalizers = []string{attach.Finalizer(virtualDriver)}
+		va.Annotations = map[string]string{attach.AnnotationNodeID: "id-n", attach.AnnotationVolumeHandle: "placed"}
+		if _, err := v.kube.StorageV1().VolumeAttachments().Create(t.Context(), va, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		v.attachByHand("placed", "id-n")
+		began := time.Now()
+		v.api.Intercept(func(r fakekube.Request) int {
+			if time.Since(began) < 8*time.Second && r.Verb == "get" && r.Name == va.Name {
+				return http.StatusServiceUnavailable
+			}
+			return 0
+		})
+		v.start()
+		v.pass(time.Minute)
+		if !v.get(va.Name).Status.Attached {
+			t.Error("not attached")
 		}
 	})
 }

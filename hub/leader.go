@@ -46,6 +46,7 @@ type leader struct {
 	reacted reachable    // the last connection that connectionChanged has acted on; guarded by gate
 	renewed *liveSession // the last session for which connectionChanged has called backfill; guarded by gate
 
+	using      usingNodes
 	cacheIsNew atomic.Bool            // see knowsAll
 	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first asked for in this term
 

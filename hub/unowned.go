@@ -81,6 +81,10 @@ func (l *leader) mayUnpublish(ctx context.Context, e *volume.Entry, u volume.Uno
 	if !l.table.Reserve(e, volume.Place{Target: target, Node: u.FormerOwner.Node, Shared: l.isSurelyShared(u.FormerOwner, u.Record)}) {
 		return false
 	}
+	if err := l.wasInUse(u); err != nil && !u.Listed {
+		l.retryUnowned(ctx, e, u, err)
+		return false
+	}
 	owner, err := l.owners(ctx, u.FormerOwner, target)
 	if u.Listed && err == nil {
 		kept := "a VolumeAttachment asks for it there by now"

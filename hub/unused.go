@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -98,10 +99,52 @@ func (l *leader) checkUnowned(ctx context.Context, nodes *nodesNow, u volume.Uno
 		case err != nil:
 			return fmt.Errorf("the API server did not say whether node %q uses the volume: %w", name, err)
 		case node != nil && isReady(node) && l.decider().InUse(node, u.Target.VolumeHandle):
+			l.using.note(node, time.Now())
 			return errInUse{name}
 		}
 	}
 	return nil
+}
+
+// usingNodes has the Nodes that used an unowned volume when they were read last. A thousand volumes of one node may be unowned: one
+// read tells of all. That a volume is in use may be known late, because that only delays its detach; that it is not is read anew.
+type usingNodes struct {
+	mu   sync.Mutex
+	last map[string]usingNode // by name; guarded by mu
+}
+
+type usingNode struct {
+	node *corev1.Node
+	read time.Time
+}
+
+func (u *usingNodes) note(node *corev1.Node, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.last == nil {
+		u.last = map[string]usingNode{}
+	}
+	u.last[node.Name] = usingNode{node, now}
+}
+
+// get returns a Node that was read after a time, nil if there is none.
+func (u *usingNodes) get(name string, after time.Time) *corev1.Node {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if l := u.last[name]; l.read.After(after) {
+		return l.node
+	}
+	delete(u.last, name)
+	return nil
+}
+
+// wasInUse returns errInUse if the node of the former owner used the volume when it was read, at most retry.max ago.
+func (l *leader) wasInUse(u volume.Unowned) error {
+	node := l.using.get(u.FormerOwner.Node, time.Now().Add(-l.settings().Retry.Max))
+	if id, registered := attach.NodeID(l.cluster.CSINode(u.FormerOwner.Node), l.name); node == nil || !registered || id != u.Target.NodeID || !l.decider().InUse(node, u.Target.VolumeHandle) {
+		return nil
+	}
+	return errInUse{node.Name}
 }
 
 // isReady reports whether a node is ready, or has not said yet.

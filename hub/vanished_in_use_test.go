@@ -205,3 +205,36 @@ func TestDrainDetachesNothingThatIsInUseAndReadsEachNodeOnce(t *testing.T) {
 		}
 	})
 }
+
+// etcd was restored, say, and the VolumeAttachments of all Pods of a node are missing.
+func TestNodeThatUsesManyVanishedVolumesIsReadForAllOfThem(t *testing.T) {
+	const volumes, minutes = 100, 60
+	inVirtualTime(t, func(v *virtual) {
+		v.start()
+		v.register("n", "id-n")
+		var vas []testbed.VolumeAttachment
+		var used []corev1.UniqueVolumeName
+		for i := range volumes {
+			name := fmt.Sprintf("v%d", i)
+			v.volume(name)
+			vas = append(vas, v.attachment(name, "n"))
+			v.create(vas[i])
+			used = append(used, corev1.UniqueVolumeName("kubernetes.io/csi/"+virtualDriver+"^"+name))
+		}
+		v.pass(10 * time.Second)
+		v.inUse("n", used...)
+		v.vanish(vas...)
+		v.pass(10 * time.Minute)
+		nodes, own := v.api.Count("get", "nodes"), v.api.Count("get", "volumeattachments")
+		v.pass(minutes * time.Minute)
+		nodes, own = v.api.Count("get", "nodes")-nodes, v.api.Count("get", "volumeattachments")-own
+		if v.unpublishes() > 0 || nodes > 5*minutes || own > 5*minutes {
+			t.Errorf("%d unpublishes; %d reads of the Node and %d of VolumeAttachments in an hour", v.unpublishes(), nodes, own)
+		}
+		v.inUse("n")
+		v.pass(3 * time.Minute)
+		if n := v.unpublishes(); n != volumes {
+			t.Errorf("%d unpublishes after the Pods have ended, want %d", n, volumes)
+		}
+	})
+}

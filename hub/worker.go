@@ -39,6 +39,12 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 		return
 	}
 	c := l.table.Open(va)
+	if attach.HasFinalizer(va.Finalizers, attach.Finalizer(l.name)) && l.table.Believed(c).Belief == volume.Unknown {
+		// Before a read that may fail: on a full node, what has its place must not lose it.
+		if record, ok := l.decider().Recorded(l.inputsOf(va)); ok {
+			l.table.Restore(c, record)
+		}
+	}
 	ctx = klog.NewContext(ctx, l.volumeLogger(va))
 	old := va
 	va, err := l.catchUp(ctx, e, old)
