@@ -12,7 +12,7 @@ import (
 // Describe returns what the knobs have changed, a line for each change. books are those from before the change.
 func (k Knobs) Describe(books Books) string {
 	driver := cmp.Or(k.Name, books.Driver)
-	lines := slices.Concat(k.describeAnnounced(books), k.describeHangs(books), k.describeFaults(), k.describeHealth(), k.describeStorage())
+	lines := slices.Concat(k.describeAnnounced(books), k.describeHangs(books), k.describeFaults(), k.describeStorage())
 	if len(lines) == 0 {
 		lines = []string{"nothing changed; the knobs are " + sortedNames(fieldsByName(reflect.ValueOf(&k).Elem()))}
 	}
@@ -75,19 +75,6 @@ func limitText(limit int, books Books) string {
 		}
 	}
 	return fmt.Sprintf("ControllerPublishVolume now answers ResourceExhausted from %s per node on; %s at the limit", count(limit, "volume"), count(full, "node"))
-}
-
-// describeHealth is about the health of volumes.
-func (k Knobs) describeHealth() []string {
-	var lines []string
-	for _, volume := range slices.Sorted(maps.Keys(k.VolumeHealth)) {
-		problems := []string{}
-		for _, h := range k.VolumeHealth[volume] {
-			problems = append(problems, h.Status+" "+h.Reason)
-		}
-		lines = append(lines, fmt.Sprintf("health of volume %s is now %s", volume, cmp.Or(strings.Join(problems, ", "), "without a problem")))
-	}
-	return lines
 }
 
 func (k Knobs) describeHangs(books Books) []string {

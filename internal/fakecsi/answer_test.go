@@ -35,8 +35,6 @@ func TestKnobsAnswerWhatTheyChanged(t *testing.T) {
 		{`{"finishAbandoned":false}`, "new calls end without effect when their caller leaves"},
 		{`{"capabilities":[]}`, "capabilities are now none"},
 		{`{"publishContext":{"secret":"hidden","a":"b"}}`, "a publish now returns a context with the keys [a, secret]"},
-		{`{"volumeHealth":{"v":[{"status":"DEGRADED","reason":"Rebuild"},{"status":"INACCESSIBLE","reason":"Off"}]}}`, "health of volume v is now DEGRADED Rebuild, INACCESSIBLE Off"},
-		{`{"volumeHealth":{"v":[]}}`, "health of volume v is now without a problem"},
 		{`{"loseAttachments":[{"volume":"v"}]}`, "volume v detached from all nodes without a call"},
 		{`{"loseVolumes":["v"]}`, "volume v removed from the storage"},
 		{`{"gainVolumes":["w"]}`, "volume w added to the storage"},

@@ -85,7 +85,7 @@ func New(o Options) (*Backend, error) {
 		books:     newBookkeeper(o.CountersOnly),
 		changed:   make(chan struct{}),
 	}
-	b.behaviour.latency, b.behaviour.health = map[Method]Latency{}, map[string][]Health{}
+	b.behaviour.latency = map[Method]Latency{}
 	b.behaviour.apply(Knobs{Name: o.Name, Capabilities: o.Capabilities})
 	for _, n := range o.Nodes {
 		b.nodes[n] = true

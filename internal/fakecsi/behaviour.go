@@ -20,7 +20,6 @@ type behaviour struct {
 	finishAbandoned bool
 	maxPerNode      int
 	publishContext  map[string]string // nil: a generated devicePath
-	health          map[string][]Health
 }
 
 type fault struct {
@@ -97,7 +96,6 @@ func (b *behaviour) apply(k Knobs) {
 		b.capabilities = slices.Clone(k.Capabilities)
 	}
 	maps.Copy(b.latency, k.Latency)
-	maps.Copy(b.health, k.VolumeHealth)
 	if k.ClearFaults {
 		b.faults = nil
 	}

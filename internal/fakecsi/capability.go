@@ -21,14 +21,11 @@ const (
 	ListVolumesPublishedNodes Capability = "LIST_VOLUMES_PUBLISHED_NODES"
 	SingleNodeMultiWriter     Capability = "SINGLE_NODE_MULTI_WRITER"
 	CreateDeleteVolume        Capability = "CREATE_DELETE_VOLUME"
-	GetVolume                 Capability = "GET_VOLUME"
-	GetVolumeHealth           Capability = "GET_VOLUME_HEALTH"
 )
 
 var capabilities = []Capability{
 	ControllerService, PublishUnpublishVolume, PublishReadonly, ListVolumesRPC,
 	ListVolumesPublishedNodes, SingleNodeMultiWriter, CreateDeleteVolume,
-	GetVolume, GetVolumeHealth,
 }
 
 // DefaultCapabilities returns what a driver announces that attaches, lists its

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 )
 
@@ -56,10 +55,6 @@ type Knobs struct {
 	// An empty, non-nil map means nothing.
 	PublishContext map[string]string `json:"publishContext,omitzero"`
 
-	// VolumeHealth is what ControllerGetVolumeHealth answers, by volume. It is merged into the present one.
-	// An empty list means that the volume has no problem.
-	VolumeHealth map[string][]Health `json:"volumeHealth,omitempty"`
-
 	// LoseAttachments and GainAttachments change attachments without a call,
 	// LoseVolumes and GainVolumes change volumes. Losing happens before gaining. An
 	// empty node in LoseAttachments means all nodes.
@@ -73,13 +68,6 @@ type Knobs struct {
 type VolumeNode struct {
 	Volume string `json:"volume"`
 	Node   string `json:"node,omitempty"`
-}
-
-// Health is one problem of a volume.
-type Health struct {
-	Status  string `json:"status"` // as in the CSI specification: DEGRADED, INACCESSIBLE, DATA_LOSS
-	Reason  string `json:"reason"`
-	Message string `json:"message,omitempty"`
 }
 
 // Fault makes calls fail. Empty Method, Volume and Node match any.
@@ -185,13 +173,6 @@ func (k Knobs) check() error {
 	}
 	if k.MaxVolumesPerNode != nil && *k.MaxVolumesPerNode < 0 {
 		return fmt.Errorf("max volumes per node %d is negative: 0 means no limit", *k.MaxVolumesPerNode)
-	}
-	for volume, problems := range k.VolumeHealth {
-		for _, h := range problems {
-			if _, ok := csi.VolumeHealthErrorType_value[h.Status]; !ok {
-				return fmt.Errorf("health of volume %q: unknown status %q: choose from DEGRADED, INACCESSIBLE, DATA_LOSS", volume, h.Status)
-			}
-		}
 	}
 	return k.checkChanges()
 }

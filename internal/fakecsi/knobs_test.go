@@ -285,7 +285,6 @@ func TestWrongKnobsChangeNothing(t *testing.T) {
 		{Knobs{GainAttachments: []VolumeNode{{Volume: "v"}}}, "names no node"},
 		{Knobs{LoseAttachments: []VolumeNode{{Node: "n"}}}, "names no volume"},
 		{Knobs{GainVolumes: []string{""}}, "has no name"},
-		{Knobs{VolumeHealth: map[string][]Health{"v": {{Status: "FINE"}}}}, `unknown status "FINE"`},
 	}
 	for _, tt := range tests {
 		b := newBackend(t, Options{Name: "old.example.com"})
@@ -314,7 +313,6 @@ func TestKnobsSurviveJSON(t *testing.T) {
 		FinishAbandoned:   new(true),
 		MaxVolumesPerNode: new(0),
 		PublishContext:    map[string]string{},
-		VolumeHealth:      map[string][]Health{"v": {{Status: "DEGRADED", Reason: "r", Message: "m"}}, "w": {}},
 		LoseAttachments:   []VolumeNode{{Volume: "v"}},
 		GainAttachments:   []VolumeNode{{Volume: "v", Node: "n"}},
 		LoseVolumes:       []string{"v"},

@@ -15,8 +15,6 @@ const (
 	ControllerPublishVolume    Method = "ControllerPublishVolume"
 	ControllerUnpublishVolume  Method = "ControllerUnpublishVolume"
 	ListVolumes                Method = "ListVolumes"
-	ControllerGetVolume        Method = "ControllerGetVolume"
-	ControllerGetVolumeHealth  Method = "ControllerGetVolumeHealth"
 	CreateVolume               Method = "CreateVolume"
 	DeleteVolume               Method = "DeleteVolume"
 	ValidateVolumeCapabilities Method = "ValidateVolumeCapabilities"
@@ -24,7 +22,7 @@ const (
 
 var methods = []Method{
 	Probe, GetPluginInfo, GetPluginCapabilities, ControllerGetCapabilities,
-	ControllerPublishVolume, ControllerUnpublishVolume, ListVolumes, ControllerGetVolume, ControllerGetVolumeHealth,
+	ControllerPublishVolume, ControllerUnpublishVolume, ListVolumes,
 	CreateVolume, DeleteVolume, ValidateVolumeCapabilities,
 }
 

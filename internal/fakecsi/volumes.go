@@ -54,52 +54,6 @@ func (b *Backend) list(req *csi.ListVolumesRequest, resp *csi.ListVolumesRespons
 	return nil
 }
 
-// ControllerGetVolume implements csi.ControllerServer.
-func (b *Backend) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
-	r := request{method: ControllerGetVolume, needs: GetVolume, volume: req.GetVolumeId(), message: req}
-	return serve(ctx, b, r, func(_ *call, resp *csi.ControllerGetVolumeResponse) (bool, error) {
-		v, err := b.volumeOf(req.GetVolumeId())
-		if err != nil {
-			return false, err
-		}
-		resp.Volume, resp.Status = v.message(), &csi.ControllerGetVolumeResponse_VolumeStatus{}
-		if b.behaviour.has(ListVolumesPublishedNodes) {
-			resp.Status.PublishedNodeIds = v.nodeIDs()
-		}
-		return false, nil
-	})
-}
-
-// ControllerGetVolumeHealth implements csi.ControllerServer.
-func (b *Backend) ControllerGetVolumeHealth(ctx context.Context, req *csi.ControllerGetVolumeHealthRequest) (*csi.ControllerGetVolumeHealthResponse, error) {
-	r := request{method: ControllerGetVolumeHealth, needs: GetVolumeHealth, volume: req.GetVolumeId(), message: req}
-	return serve(ctx, b, r, func(_ *call, resp *csi.ControllerGetVolumeHealthResponse) (bool, error) {
-		v, err := b.volumeOf(req.GetVolumeId())
-		if err != nil {
-			return false, err
-		}
-		resp.VolumeHealth = &csi.VolumeHealth{VolumeId: v.id}
-		for _, h := range b.behaviour.health[v.id] {
-			resp.VolumeHealth.HealthStatuses = append(resp.VolumeHealth.HealthStatuses, &csi.VolumeHealth_VolumeHealthEntry{
-				Status: csi.VolumeHealthErrorType(csi.VolumeHealthErrorType_value[h.Status]), Reason: h.Reason, Message: h.Message,
-			})
-		}
-		return false, nil
-	})
-}
-
-// volumeOf returns the volume that a request names. Called with mu held.
-func (b *Backend) volumeOf(id string) (*volume, error) {
-	if id == "" {
-		return nil, missing("volume_id")
-	}
-	v, ok := b.storage.volumes[id]
-	if !ok {
-		return nil, status.Errorf(codes.NotFound, "volume %s does not exist", id)
-	}
-	return v, nil
-}
-
 // message returns the volume as answers have it.
 func (v *volume) message() *csi.Volume {
 	return &csi.Volume{VolumeId: v.id, CapacityBytes: v.capacity}

@@ -44,7 +44,7 @@ func TestSanitySuitePasses(t *testing.T) {
 		t.Skip("ginkgo, which the suite is written in, refuses to run with -count")
 	}
 	const limit = 3
-	all := append(fakecsi.DefaultCapabilities(), fakecsi.CreateDeleteVolume, fakecsi.GetVolume, fakecsi.GetVolumeHealth)
+	all := append(fakecsi.DefaultCapabilities(), fakecsi.CreateDeleteVolume)
 	b, err := fakecsi.New(fakecsi.Options{Name: "fake.csi.example.com", Capabilities: all, StrictVolumes: true, Nodes: []string{"n1"}})
 	if err != nil {
 		t.Fatal(err)
