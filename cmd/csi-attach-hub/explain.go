@@ -26,9 +26,8 @@ func newExplainCommand() *cobra.Command {
 	c.Long = c.Short + `.
 
 The exit code is 0 if the volume is attached or the driver or node is in order, 1 if something waits or needs attention or a
-check of the driver is open, 2 if
-the object does not exist and 3 if the answer is not known. Pods and claims of another namespace are pod/NAMESPACE/NAME
-and pvc/NAMESPACE/NAME, or given with --namespace.`
+check of the driver is open, 2 if the object does not exist and 3 if the answer is not known. Pods and claims of another
+namespace are pod/NAMESPACE/NAME and pvc/NAMESPACE/NAME, or given with --namespace.`
 	// A mistake in the command line must not have the exit code of an answer.
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) != 1 {

@@ -50,11 +50,13 @@ func (p *Plan) addReasons(in input, possible map[string]string, before []Plan) {
 		ours := strings.HasPrefix(c.Name, basePrefix) || strings.HasPrefix(imageName(c), hubName) || c.Image == p.Options.Image || len(c.Command) > 0 && c.Command[0] == hubProgram
 		p.no(Modes, ours, "container %s is csi-attach-hub already: pass the manifest from before adopt, as the chart or the vendor makes it, or original/manifest.yaml of the earlier folder", c.Name)
 	}
+	maker := managedBy(w.Object)
 	for _, d := range in.deployers() {
-		p.no(Modes, d.image == p.Container.Image && d.workload.Source != w.Source, "%s %s makes this %s and undoes changes of it: %s", d.workload.GetKind(), d.workload.GetName(), w.GetKind(), d.advice(p.Options.Image))
+		if d.image == p.Container.Image && d.workload.Source != w.Source {
+			maker = fmt.Sprintf("%s %s makes this %s and undoes changes of it: %s", d.workload.GetKind(), d.workload.GetName(), w.GetKind(), d.advice(p.Options.Image))
+		}
 	}
-	manager := managedBy(w.Object)
-	p.no(Modes, manager != "", "%s", manager)
+	p.no(Modes, maker != "", "%s", maker)
 	windows := pod.OS != nil && pod.OS.Name == corev1.Windows || pod.NodeSelector["kubernetes.io/os"] == "windows"
 	p.no(Modes, windows, "the Pod runs on Windows nodes, for which there is no hub: keep csi-attacher")
 	if p.shell != "" {
@@ -66,7 +68,11 @@ func (p *Plan) addReasons(in input, possible map[string]string, before []Plan) {
 	if p.Socket.ofNode() {
 		where = "the socket is that of the node plugin, in a folder of the node (volume %s)"
 	}
-	p.no(proxyOnly, p.Socket.problem == "" && len(p.servers()) == 0, where+": the driver runs in another Pod; use --mode drop-in", p.Socket.Volume.Name)
+	instead := "; use --mode drop-in"
+	if maker != "" { // that says no too
+		instead = ""
+	}
+	p.no(proxyOnly, p.Socket.problem == "" && len(p.servers()) == 0, where+": the driver runs in another Pod%s", p.Socket.Volume.Name, instead)
 	p.no(proxyOnly, p.Socket.Mount.SubPathExpr != "", "csi-attacher mounts its socket with subPathExpr: write subPath in the manifest, or use --mode drop-in")
 	attach, found := in.attaches[p.Driver]
 	p.no(Modes, found && !attach, "CSIDriver %s has attachRequired: false, so Kubernetes asks nobody to attach its volumes: csi-attacher can be removed without a hub", p.Driver)

@@ -127,6 +127,23 @@ func TestStepsWithoutLeaderElectionEndCsiAttacherFirstAndPauseTheHubFirstOnTheWa
 	inOrder(t, readmeOf(t, manifest, Options{}), "`mode: observe` to `mode: active`", "kubectl apply -k out/active", "until pods=", "## 5. The way back", "kubectl apply -k out/observe", "`mode: observe`")
 }
 
+// Markdown ends a list, and the commands in it, at a line that begins left of the text of its points.
+func TestPointsOfTheStepsAreOneList(t *testing.T) {
+	_, list, _ := strings.Cut(readmeOf(t, changed(t, "--leader-election,", ""), Options{}), "\n1. ")
+	list, _, _ = strings.Cut("1. "+list, "\n## ")
+	points := 0
+	for line := range strings.Lines(list) {
+		if regexp.MustCompile(`^\d\. `).MatchString(line) {
+			points++
+		} else if line != "\n" && !strings.HasPrefix(line, "   ") {
+			t.Errorf("ends the list: %q", line)
+		}
+	}
+	if fences := strings.Count(list, "```"); points != 3 || fences != 4 {
+		t.Errorf("%d points, %d fences:\n%s", points, fences, list)
+	}
+}
+
 func TestStepsWithCertificatesOfTheUserNameNoOtherSecret(t *testing.T) {
 	files, err := Kustomize(plans(t, manifest, Options{OwnSecrets: true}), "out")
 	if err != nil {
