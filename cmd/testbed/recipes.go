@@ -114,10 +114,13 @@ In another terminal, read the variables and the programs of this sandbox first:
   curl --unix-socket $FAST_CONTROL http://driver/books   a driver's books: attachments, calls, violations
   kubectl get pods,pvc,volumeattachments,leases          the cluster
 
-Attach a volume by hand; the hub reports it within 30s as one where no VolumeAttachment asks for it:
+Attach a volume by hand; the hub reports it within a minute or two as one where no VolumeAttachment asks for it:
   write "drift: {interval: 10s}" into the entry of fast.demo.csi.example.com in $DRIVERS_YAML
   testbed sandbox knobs fast '{"gainAttachments":[{"volume":"fast-1","node":"id-of-node-3"}]}'
   csi-attach-hub explain --server $HUB pv/fast-1
+ Back:
+  testbed sandbox knobs fast '{"loseAttachments":[{"volume":"fast-1","node":"id-of-node-3"}]}'
+  take the drift out of $DRIVERS_YAML
 
 Ctrl-C here stops everything and removes the folder.
 `)
