@@ -110,7 +110,7 @@ func TestEveryAlertIsDocumented(t *testing.T) {
 func TestEveryPathStateAndVerdictIsDocumented(t *testing.T) {
 	for heading, want := range map[string][]string{
 		"HTTP API": append(inSource(t, `HandleFunc\("(/api/[^"]+)"`, "../hub/status/site.go"),
-			inSource(t, `(?m)^\t+case "(\w+)":$`, "../hub/status/api.go")...),
+			inSource(t, `q\.Get\("(\w+)"\)`, "../hub/status/api.go")...),
 		"Probes":             inSource(t, `"(/(?:livez|readyz|healthz)[^"]*)"`, "../hub/status/probes.go"),
 		"explain":            inSource(t, `Verdict = "(\w+)"`, "../hub/diagnosis/verdict.go"),
 		"States of a driver": inSource(t, `State = "(\w+)"`, "../hub/driver_state.go"),
