@@ -17,6 +17,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -87,6 +88,9 @@ func (i *exploredInformer) AddIndexers(more toolscache.Indexers) error {
 }
 func (i *exploredInformer) LastSyncResourceVersion() string { return i.version }
 
+// exploredMetrics are those of all replicas: nobody reads them.
+var exploredMetrics = status.NewMetrics()
+
 func newExploredHost() *exploredHost {
 	h := &exploredHost{runs: map[string]*exploredKey{}, seen: map[string]types.UID{}, due: map[string]int{}, failed: map[string]int{}}
 	h.box = &outbox{waiting: map[string]*asked{}, sent: h.checkSent, seen: h.seen}
@@ -98,7 +102,7 @@ func newExploredHost() *exploredHost {
 	if err != nil {
 		panic(err)
 	}
-	h.Hub = &Hub{options: Options{Kube: h.box}, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{},
+	h.Hub = &Hub{options: Options{Kube: h.box, Metrics: exploredMetrics}, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{},
 		windDown: newWindDown()}
 	h.Hub.routes = newRouter(h.Hub)
 	settings := registry.DefaultSettings()

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
@@ -124,23 +125,22 @@ func (u *usingNodes) note(node *corev1.Node, now time.Time) {
 	if u.last == nil {
 		u.last = map[string]usingNode{}
 	}
-	u.last[node.Name] = usingNode{node, now}
+	u.last[node.Name] = usingNode{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}, Status: corev1.NodeStatus{VolumesInUse: node.Status.VolumesInUse}}, now}
 }
 
 // get returns a Node that was read after a time, nil if there is none.
 func (u *usingNodes) get(name string, after time.Time) *corev1.Node {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if l := u.last[name]; l.read.After(after) {
-		return l.node
+	if last := u.last[name]; last.read.After(after) {
+		return last.node
 	}
-	delete(u.last, name)
 	return nil
 }
 
-// wasInUse returns errInUse if the node of the former owner used the volume when it was read, at most retry.max ago.
+// wasInUse returns errInUse if the node of the former owner was read since the last try, and used the volume.
 func (l *leader) wasInUse(u volume.Unowned) error {
-	node := l.using.get(u.FormerOwner.Node, time.Now().Add(-l.settings().Retry.Max))
+	node := l.using.get(u.FormerOwner.Node, u.Failed)
 	if id, registered := attach.NodeID(l.cluster.CSINode(u.FormerOwner.Node), l.name); node == nil || !registered || id != u.Target.NodeID || !l.decider().InUse(node, u.Target.VolumeHandle) {
 		return nil
 	}

@@ -17,8 +17,9 @@ type Unowned struct {
 	Since       time.Time // when this process came to know of it
 	Listed      bool      // see Found; FormerOwner has no name then
 
-	Failures int    // in a row
-	Error    string // the last one
+	Failures int       // in a row
+	Error    string    // the last one
+	Failed   time.Time // when the last one was
 	// Unconfirmed is the time since which another process has to detach it; zero: this process has to.
 	Unconfirmed time.Time
 	// Gap is the end of the last term, if another process may have worked for the driver since. Confirm

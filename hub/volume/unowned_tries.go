@@ -39,7 +39,7 @@ func isAnswer(err error) bool {
 
 // noteFailure notes a try that has failed.
 func (u *Unowned) noteFailure(err error, now time.Time) {
-	u.Failures++
+	u.Failures, u.Failed = u.Failures+1, now
 	if call := (*attach.CallError)(nil); u.answered.IsZero() && errors.As(err, &call) && isAnswer(err) {
 		u.answered = now
 	}
