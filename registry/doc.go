@@ -1,6 +1,6 @@
 // Package registry says WHICH CSI drivers should be served, and how.
 //
-// The flow: a File reads drivers.yaml (Parse), or the files of a folder (load), at the start and
+// The flow: a File reads drivers.yaml, or the files of a folder (load), at the start and
 // whenever they change, and keeps the last good Config. A Source looks for drivers in a place
 // that the Config names: the CSIDriver objects of the cluster. It extracts and does not decide. A
 // Registry runs it while the Config says so, and has one pure function (merge) decide which
@@ -16,7 +16,7 @@
 // A Single takes the place of the File where there is one driver on a known socket, and
 // no drivers.yaml.
 //
-// Parse reads YAML nodes, checks every key and value, and either fails with Errors, which
+// A parser reads YAML nodes, checks every key and value, and either fails with Errors, which
 // name each mistake with its line and what to do about it, or returns a Config. Each
 // mapping of the file is a table (table.go) of keys with their kinds of value (value.go); the settings of a
 // driver are one of them (settings.go). Accepted keys, ranges, defaults, inheritance, the JSON Schema and

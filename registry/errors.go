@@ -9,7 +9,7 @@ import (
 
 // Error is one mistake in a drivers.yaml.
 type Error struct {
-	File    string // as it was named to Parse or ParseFile
+	File    string // as it was named
 	Line    int    // counted from 1; 0 if the file as a whole is meant
 	Path    string // of the value, "drivers[1].timeout"; "" if no value is meant
 	Message string // what is wrong and what to do; one line
@@ -32,8 +32,8 @@ func compareErrors(a, b Error) int {
 	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 }
 
-// Errors is every mistake in a drivers.yaml, in order of line. It is what Parse
-// and ParseFile fail with (errors.As), and never empty then.
+// Errors is every mistake in a configuration, in order of place. It is what NewFile and ParseManifest fail with (errors.As),
+// and never empty then.
 type Errors []Error
 
 // Error returns one line for each mistake.
@@ -80,10 +80,11 @@ func (p *parser) warn(d Driver, path string) {
 		"lease.namespace is not set, so the hub holds the lease of this driver in its own namespace: a csi-attacher that holds its Lease in another namespace would attach and detach at the same time. Write lease.namespace: the namespace of that Lease, or \"\" if the driver has no csi-attacher")
 	unix, plain := d.Endpoint.Network() == "unix", !d.TLS.Enabled()
 	warn("insecure", plain && unix && d.Insecure, "has no effect on a unix socket: remove it")
-	warn("endpoint", plain && !unix && d.Endpoint.IsLocal(),
-		"without tls, any process on this machine can listen in the driver's place and receive the secrets of volumes")
-	warn("endpoint", plain && !unix && !d.Endpoint.IsLocal(),
-		"without tls, anyone on the network path can read the secrets of volumes and answer in the driver's place")
+	who := "anyone on the network path can read the secrets of volumes and answer in the driver's place"
+	if d.Endpoint.IsLocal() {
+		who = "any process on this machine can listen in the driver's place and receive the secrets of volumes"
+	}
+	warn("endpoint", plain && !unix, "without tls, "+who)
 }
 
 // maxQuoted bounds the bytes of a user's text that a message repeats.

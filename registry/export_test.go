@@ -40,3 +40,13 @@ func MergeAfter(c *Config, found []Driver, last Snapshot) Snapshot {
 	snapshot, _ := merge(c, found, last)
 	return snapshot
 }
+
+// Parse reads the content of a drivers.yaml. It fails with Errors, which hold
+// every mistake in it; they name it file.
+func Parse(file string, data []byte) (*Config, error) {
+	p := newParser(file)
+	if config := p.parse(data, p.base); p.errors == nil {
+		return config, nil
+	}
+	return nil, p.errors
+}

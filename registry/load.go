@@ -18,27 +18,26 @@ func load(files []fileContent, base Settings, last *Config) (*Config, Errors) {
 	if last == nil {
 		last = &Config{}
 	}
-	var with []int // the files with defaults, as far as that can be told
+	var with []int         // the files with defaults, as far as that can be told
+	var defaults []*Config // those that are surely there
 	for i, f := range files {
 		parsed[i], problems[i] = f.parse(base, base)
 		if c := parsed[i]; c != nil && c.defaultsLine > 0 || problems[i] != nil && (f.path == last.defaultsFile ||
 			defaultsKey.Match(f.data) || c != nil && c.defaultsMisspelt || f.err != nil && keep == nil) {
 			with = append(with, i)
 		}
+		if c := parsed[i]; c != nil && c.defaultsLine > 0 {
+			defaults = append(defaults, c)
+		}
 	}
 	// The file with defaults may have been renamed with a mistake.
 	if bad := slices.Concat(problems...); len(with) == 0 && last.defaultsFile != "" && bad != nil {
 		return keep, sorted(bad)
 	}
-	for i, at := range with {
-		if other := with[(i+1)%len(with)]; len(with) > 1 && parsed[at] != nil && parsed[other] != nil && parsed[at].defaultsLine > 0 && parsed[other].defaultsLine > 0 {
-			problems[at] = append(problems[at], Error{File: files[at].path, Line: parsed[at].defaultsLine, Path: "defaults",
-				Message: fmt.Sprintf("are in %s:%d too: write them in one file only", files[other].path, parsed[other].defaultsLine)})
-		}
-	}
+	twice := inTwo(defaults, "defaults", "are in %s:%d too: write them in one file only", func(c *Config) int { return c.defaultsLine })
 	for _, at := range with {
-		if problems[at] != nil {
-			return keep, sorted(slices.Concat(problems...))
+		if problems[at] != nil || twice != nil {
+			return keep, sorted(append(slices.Concat(problems...), twice...))
 		}
 		next.defaults, next.defaultsFile = parsed[at].defaults, files[at].path
 	}
@@ -78,15 +77,18 @@ func load(files []fileContent, base Settings, last *Config) (*Config, Errors) {
 	if len(discoveries) > 1 {
 		next.discovery = last.discovery
 	}
-	for i, d := range discoveries {
-		if other := discoveries[(i+1)%len(discoveries)]; other != d {
-			all = append(all, Error{File: d.file, Line: d.discoveryLine, Path: "discovery",
-				Message: fmt.Sprintf("is in %s:%d too: write it in one file only", other.file, other.discoveryLine)})
+	all = append(all, inTwo(discoveries, "discovery", "is in %s:%d too: write it in one file only", func(c *Config) int { return c.discoveryLine })...)
+	return next, sorted(append(all, next.combine(entries, last, bad)...))
+}
+
+// inTwo returns the errors of a key that several files have.
+func inTwo(configs []*Config, key, format string, line func(*Config) int) (errs Errors) {
+	for i, c := range configs {
+		if other := configs[(i+1)%len(configs)]; other != c {
+			errs = append(errs, Error{File: c.file, Line: line(c), Path: key, Message: fmt.Sprintf(format, other.file, line(other))})
 		}
 	}
-	all = append(all, next.combine(entries, last)...)
-	next.keepNamed(bad, last)
-	return next, sorted(all)
+	return errs
 }
 
 // parse parses the file with the settings outside of it. The errors are not nil if it fails; the Config is nil if it is not known
@@ -110,27 +112,9 @@ func (f fileContent) parse(base, outer Settings) (*Config, Errors) {
 // defaultsKey finds defaults in a file that is no YAML.
 var defaultsKey = regexp.MustCompile(`(?m)^[{ "']*defaults["']?\s*:`)
 
-// keepNamed keeps the drivers that a bad file names and that no file lists any more as they are served: they may have been moved
-// into it, or it may have been renamed.
-func (c *Config) keepNamed(bad []fileContent, last *Config) {
-	taken := map[claim]bool{}
-	for _, d := range c.drivers {
-		for _, claim := range d.claims() {
-			taken[claim] = true
-		}
-	}
-	for name, d := range last.drivers {
-		word := regexp.MustCompile(`(^|[^\w.-])` + regexp.QuoteMeta(name) + `($|[^\w.-])`)
-		named := slices.ContainsFunc(bad, func(f fileContent) bool { return f.data == nil || word.Match(f.data) })
-		if named && !slices.ContainsFunc(d.claims(), func(claim claim) bool { return taken[claim] }) {
-			c.drivers[name] = d
-		}
-	}
-}
-
-// combine takes the entries of all files into the configuration. Of entries of different files that cannot be served together,
+// combine takes the entries of all files into the configuration, and keeps what only bad files name. Of entries of different files that cannot be served together,
 // the one that is served now stays, and the other ones are reported. If none is, none will be: which one is right is not known.
-func (c *Config) combine(entries []entry, last *Config) (problems Errors) {
+func (c *Config) combine(entries []entry, last *Config, bad []fileContent) (problems Errors) {
 	wanted := map[claim][]entry{}
 	for _, e := range entries {
 		for _, claim := range e.claims() {
@@ -169,6 +153,14 @@ func (c *Config) combine(entries []entry, last *Config) (problems Errors) {
 			continue
 		}
 		c.drivers[e.Name] = serve
+	}
+	// A driver that a bad file names may have been moved into it, or the file may have been renamed.
+	for name, d := range last.drivers {
+		word := regexp.MustCompile(`(^|[^\w.-])` + regexp.QuoteMeta(name) + `($|[^\w.-])`)
+		if slices.ContainsFunc(bad, func(f fileContent) bool { return f.data == nil || word.Match(f.data) }) &&
+			!slices.ContainsFunc(d.claims(), func(claim claim) bool { return len(wanted[claim]) > 0 }) {
+			c.drivers[name] = d
+		}
 	}
 	return problems
 }

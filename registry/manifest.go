@@ -2,8 +2,6 @@ package registry
 
 import (
 	"fmt"
-	"iter"
-	"os"
 	"slices"
 	"strings"
 
@@ -15,21 +13,14 @@ const manifestKey = "drivers.yaml"
 
 const noConfiguration = "holds neither a DriverConfig nor a ConfigMap with one: pass the file itself, or write it in the ConfigMap as text under the key drivers.yaml, or several under keys that end with .yaml"
 
-// ParseManifestFile is ParseManifest for a file, or Parse for each *.yaml of a folder together. It fails with Errors, also if there
+// ParseManifestFile is ParseManifest for a file, or reads each *.yaml of a folder together. It fails with Errors, also if there
 // is no such file.
 func ParseManifestFile(path string) ([]*Config, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		config, errs := readContent(path).load(DefaultSettings(), nil)
-		if errs != nil {
-			return nil, errs
-		}
-		return []*Config{config}, nil
+	c := readContent(path)
+	if len(c.files) == 1 && c.files[0].path == path {
+		return ParseManifest(path, c.files[0].data)
 	}
-	data, err := readFile(path)
-	if err != nil {
-		return nil, Errors{{File: path, Message: err.Error()}}
-	}
-	return ParseManifest(path, data)
+	return one(c.load(DefaultSettings(), nil))
 }
 
 // ParseManifest reads the content of a drivers.yaml, or of Kubernetes manifests with
@@ -48,11 +39,7 @@ func ParseManifest(file string, data []byte) ([]*Config, error) {
 	}
 	configMaps, configs := ofKind(documents, "ConfigMap"), ofKind(documents, configKind)
 	if len(configMaps) == 0 && (len(documents) <= 1 || len(configs) > 0) {
-		config, err := Parse(file, data)
-		if err != nil {
-			return nil, err
-		}
-		return []*Config{config}, nil
+		return one(fileContent{path: file, data: data}.parse(p.base, p.base))
 	}
 	for _, n := range configs {
 		p.report(n.Line, "", "a DriverConfig is not a Kubernetes object: put it into a ConfigMap under a key that ends with .yaml")
@@ -74,34 +61,33 @@ func ParseManifest(file string, data []byte) ([]*Config, error) {
 	return result, nil
 }
 
+// one returns the one Config of a file or a folder.
+func one(config *Config, errs Errors) ([]*Config, error) {
+	if errs != nil {
+		return nil, errs
+	}
+	return []*Config{config}, nil
+}
+
+// manifest is an object as far as it is read.
+type manifest struct {
+	Kind string
+	Data yaml.Node
+}
+
 func ofKind(objects []*yaml.Node, kind string) []*yaml.Node {
 	return slices.DeleteFunc(slices.Clone(objects), func(n *yaml.Node) bool {
-		of := valueAt(n, "kind")
-		return of == nil || of.Value != kind
+		var m manifest
+		return n.Decode(&m) != nil || m.Kind != kind
 	})
-}
-
-// valueAt returns the value of a key, nil if n has no such key.
-func valueAt(n *yaml.Node, key string) *yaml.Node {
-	for k, value := range pairs(n) {
-		if k == key {
-			return value
-		}
-	}
-	return nil
-}
-
-// pairs returns the keys and values of a mapping, nothing for another node.
-func pairs(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
-	return func(yield func(string, *yaml.Node) bool) {
-		for i := 0; n != nil && n.Kind == yaml.MappingNode && i+1 < len(n.Content) && yield(n.Content[i].Value, n.Content[i+1]); i += 2 {
-		}
-	}
 }
 
 // configFiles returns the files of a ConfigMap, and reports whether they hold a configuration.
 func (p *parser) configFiles(configMap *yaml.Node) (files []fileContent, found bool) {
-	for key, value := range pairs(valueAt(configMap, "data")) {
+	var m manifest
+	_ = configMap.Decode(&m) // as before
+	for i := 0; m.Data.Kind == yaml.MappingNode && i+1 < len(m.Data.Content); i += 2 {
+		key, value := m.Data.Content[i].Value, m.Data.Content[i+1]
 		isRead, err := isConfigFile(key)
 		if !isRead {
 			continue

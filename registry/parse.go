@@ -55,16 +55,6 @@ func (c *Config) Discovery() Discovery { return c.discovery }
 // Warnings returns the warnings of the file, in order of line. It is not to be changed.
 func (c *Config) Warnings() []Warning { return c.warnings }
 
-// Parse reads the content of a drivers.yaml. It fails with Errors, which hold
-// every mistake in it; they name it file.
-func Parse(file string, data []byte) (*Config, error) {
-	p := newParser(file)
-	if config := p.parse(data, p.base); p.errors == nil {
-		return config, nil
-	}
-	return nil, p.errors
-}
-
 // parser collects the mistakes in one file. It goes on after a mistake; the Config that it
 // reads is usable only if there was none.
 type parser struct {

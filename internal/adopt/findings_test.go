@@ -184,8 +184,8 @@ func TestSecretsOfClassesAndVolumesOfTheDriver(t *testing.T) {
 	if !slices.Equal(p.Secrets, want) {
 		t.Errorf("%v, want %v", p.Secrets, want)
 	}
-	config, err := registry.Parse("block.example.com.yaml", []byte(fileOf(t, p)))
-	if line := `secrets: ["storage/given", "keys/a", "all/*", "keys/c"]`; err != nil || len(config.Drivers()) != 1 || !strings.Contains(fileOf(t, p), line) {
+	config, err := registry.ParseManifest("block.example.com.yaml", []byte(fileOf(t, p)))
+	if line := `secrets: ["storage/given", "keys/a", "all/*", "keys/c"]`; err != nil || len(config[0].Drivers()) != 1 || !strings.Contains(fileOf(t, p), line) {
 		t.Errorf("%v: has no %s:\n%s", err, line, fileOf(t, p))
 	}
 	if p := onlyPlan(t, manifest, Options{}); len(p.Secrets) > 0 || !strings.Contains(strings.Join(p.Notes, ""), "controllerPublishSecretRef") {

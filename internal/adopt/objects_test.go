@@ -39,8 +39,8 @@ func TestNamesStayTextInEveryOutput(t *testing.T) {
 					}
 				}
 			}
-			config, err := registry.Parse("drivers.yaml", []byte(fileOf(t, p)))
-			if err != nil || config.Drivers()[name].Settings.Lease.Namespace != name {
+			config, err := registry.ParseManifest("drivers.yaml", []byte(fileOf(t, p)))
+			if err != nil || config[0].Drivers()[name].Settings.Lease.Namespace != name {
 				t.Errorf("%s: %v:\n%s", name, err, fileOf(t, p))
 			}
 		}
@@ -137,8 +137,8 @@ func TestAPolicyOpensNoPortThatAnotherPolicyCloses(t *testing.T) {
 func TestEntryOfACsiAttacherWithoutLeaderElectionHasTheHubsLease(t *testing.T) {
 	for manifest, takesLease := range map[string]bool{"ebs": true, "digitalocean": false} {
 		p := plansFor(t, manifest, Options{Mode: ModeProxy})[0]
-		file, err := registry.Parse("drivers.yaml", []byte(strings.Replace(fileOf(t, p), "mode: observe", "mode: active", 1)))
-		if got := strings.Contains(fileOf(t, p), "lease: {namespace: kube-system}"); got != takesLease || err != nil || len(file.Warnings()) > 0 {
+		file, err := registry.ParseManifest("drivers.yaml", []byte(strings.Replace(fileOf(t, p), "mode: observe", "mode: active", 1)))
+		if got := strings.Contains(fileOf(t, p), "lease: {namespace: kube-system}"); got != takesLease || err != nil || len(file[0].Warnings()) > 0 {
 			t.Errorf("%s: %v; the entry is %s", manifest, err, fileOf(t, p))
 		}
 	}
