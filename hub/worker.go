@@ -38,24 +38,23 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 		l.table.DoneMissing(e)
 		return
 	}
-	c := l.table.Open(va)
-	if attach.HasFinalizer(va.Finalizers, attach.Finalizer(l.name)) && l.table.Believed(c).Belief == volume.Unknown {
-		// Before a read that may fail: on a full node, what has its place must not lose it.
-		if record, ok := l.decider().Recorded(l.inputsOf(va)); ok {
-			l.table.Restore(c, record)
-		}
-	}
 	ctx = klog.NewContext(ctx, l.volumeLogger(va))
 	old := va
 	va, err := l.catchUp(ctx, e, old)
 	if err != nil {
 		op, _ := l.wanted(name)
-		l.failed(ctx, e, old, c, op, err)
+		l.failed(ctx, e, old, op, err)
 		return
 	}
 	if va == nil {
 		l.table.Done(e) // the watch will report its deletion
 		return
+	}
+	c := l.table.Open(va) // not before: on a full node, what has its place would lose it by a read that fails
+	if attach.HasFinalizer(va.Finalizers, attach.Finalizer(l.name)) && l.table.Believed(c).Belief == volume.Unknown {
+		if record, ok := l.decider().Recorded(l.inputsOf(va)); ok {
+			l.table.Restore(c, record)
+		}
 	}
 	op, err := l.carryOut(ctx, e, va, c)
 	switch {
@@ -63,7 +62,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 	case isFenced(err):
 		l.table.Postpone(e, e.Lane(), fencePause)
 	case err != nil:
-		l.failed(ctx, e, va, c, op, err)
+		l.failed(ctx, e, va, op, err)
 	default:
 		l.succeeded(e, va, op)
 	}
@@ -206,7 +205,7 @@ func waitsForDriver(e *volume.Entry, err error) bool {
 }
 
 // failed ends a run with an error, and decides when the entry runs again.
-func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, op attach.Operation, err error) {
+func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, op attach.Operation, err error) {
 	l.countDisconnects(e, err)
 	l.saveError(ctx, va, e, op, err)
 	name := e.Key.Name
@@ -232,7 +231,7 @@ func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 	l.log.failed(l.volumeLogger(va), op, failures, delay, err)
 	// The driver was not called, so an attach elsewhere has to wait for this detach, unless the volume is
 	// unpublished already.
-	if delay > 0 && attach.NotReady(err) && l.table.Believed(c).Belief != volume.Unpublished {
+	if delay > 0 && attach.NotReady(err) && !l.table.WasUnpublished(va) {
 		l.table.Postpone(e, lane, delay)
 		return
 	}

@@ -147,9 +147,11 @@ func (t *Table) IsLost(va *storagev1.VolumeAttachment) bool {
 
 // IsUnpublished reports whether the status says attached, and the volume was unpublished after its last publish.
 func (t *Table) IsUnpublished(va *storagev1.VolumeAttachment) bool {
-	if !va.Status.Attached {
-		return false
-	}
+	return va.Status.Attached && t.WasUnpublished(va)
+}
+
+// WasUnpublished reports whether the volume was unpublished after its last publish.
+func (t *Table) WasUnpublished(va *storagev1.VolumeAttachment) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.claimOf(va.Name, va.UID)
