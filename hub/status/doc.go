@@ -64,7 +64,7 @@
 //	/api/v1/attachments         {"attachments": [...], "total": n, "continue": "..."}, by name
 //
 // The types Driver, Attachment and Overview describe the fields. Programs go by state, by waiting.kind
-// (WaitKind) and by lastCause (package diagnosis). reason, waitsFor and lastError are texts for people.
+// (WaitKind) and by lastCause (package diagnosis). reason and lastError are texts for people.
 //
 // /api/v1/attachments takes driver, node and name, which must match as a whole; state and health, of
 // which several are separated by commas; limit, from 1 to 5000, by default 500; and continue, the value of the previous page, to get
