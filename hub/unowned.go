@@ -135,6 +135,7 @@ func (l *leader) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 		l.table.Done(e)
 		return
 	}
+	l.table.NoteFailure(e, u.Failures, attach.Message(err), causeOf(err))
 	if u.Hopeless(settings.StuckAfter, l.sinceConnected(), now) {
 		l.log.line(klog.FromContext(ctx), true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
 		l.events.gaveUp(l.eventObject(u), u)
