@@ -244,8 +244,8 @@ func (s *memorySession) ControllerUnpublishVolume(context.Context, *csi.Controll
 	return &csi.ControllerUnpublishVolumeResponse{}, nil
 }
 
-func (s *memorySession) ListVolumes(context.Context, int) (csiclient.Published, error) {
-	return csiclient.Published{}, nil
+func (s *memorySession) ListVolumes(context.Context, int) (csiclient.Published, time.Duration, error) {
+	return csiclient.Published{}, 0, nil
 }
 
 // hangs is a Probe that is never answered.

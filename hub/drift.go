@@ -83,9 +83,8 @@ func (w *driftWatch) check(ctx context.Context) {
 	defer end()
 	bounded, cancel := context.WithTimeout(ctx, longestListing)
 	defer cancel()
-	listing := time.Now()
-	published, err := s.ListVolumes(bounded, settings.PageSize)
-	w.took = time.Since(listing)
+	published, took, err := s.ListVolumes(bounded, settings.PageSize)
+	w.took = took
 	if err != nil {
 		if w.failed++; ctx.Err() == nil && w.problem.IsDue(err.Error(), time.Now()) {
 			l.logger.Info("ListVolumes failed, so drift was not checked, will retry", "err", err)

@@ -77,9 +77,9 @@ func (s fatalSession) ControllerUnpublishVolume(ctx context.Context, r *csi.Cont
 	return s.Backend.ControllerUnpublishVolume(ctx, r)
 }
 
-func (s fatalSession) ListVolumes(ctx context.Context, pageSize int) (csiclient.Published, error) {
+func (s fatalSession) ListVolumes(ctx context.Context, pageSize int) (csiclient.Published, time.Duration, error) {
 	if s.listings.Load() || s.broken.Err() != nil {
-		return nil, s.crash()
+		return nil, 0, s.crash()
 	}
 	return s.backendSession.ListVolumes(ctx, pageSize)
 }

@@ -56,7 +56,7 @@ func (s bombSession) Probe(ctx context.Context) error {
 	return s.backendSession.Probe(ctx)
 }
 
-func (s bombSession) ListVolumes(ctx context.Context, pageSize int) (csiclient.Published, error) {
+func (s bombSession) ListVolumes(ctx context.Context, pageSize int) (csiclient.Published, time.Duration, error) {
 	s.pass("list")
 	return s.backendSession.ListVolumes(ctx, pageSize)
 }

@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"context"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -66,12 +67,12 @@ func (s *trialSession) Probe(ctx context.Context) error {
 	return s.over(ctx, s.backendSession.Probe)
 }
 
-func (s *trialSession) ListVolumes(ctx context.Context, pageSize int) (published csiclient.Published, err error) {
+func (s *trialSession) ListVolumes(ctx context.Context, pageSize int) (published csiclient.Published, took time.Duration, err error) {
 	err = s.over(ctx, func(ctx context.Context) (err error) {
-		published, err = s.backendSession.ListVolumes(ctx, pageSize)
+		published, took, err = s.backendSession.ListVolumes(ctx, pageSize)
 		return err
 	})
-	return published, err
+	return published, took, err
 }
 
 func (s *trialSession) ControllerPublishVolume(ctx context.Context, r *csi.ControllerPublishVolumeRequest) (response *csi.ControllerPublishVolumeResponse, err error) {

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -36,7 +37,7 @@ func (s redactedSession) Probe(ctx context.Context) error {
 }
 
 // ListVolumes implements Session.
-func (s redactedSession) ListVolumes(ctx context.Context, pageSize int) (csiclient.Published, error) {
-	published, err := s.Session.ListVolumes(ctx, pageSize)
-	return published, s.redactor.Error(err)
+func (s redactedSession) ListVolumes(ctx context.Context, pageSize int) (csiclient.Published, time.Duration, error) {
+	published, took, err := s.Session.ListVolumes(ctx, pageSize)
+	return published, took, s.redactor.Error(err)
 }

@@ -110,8 +110,8 @@ func TestVolumeInUseOnItsNodeIsNotFreedForARefusedAttach(t *testing.T) {
 // lyingSession is a driver that reports volume v on a node whatever it has been asked to do.
 type lyingSession struct{ *backendSession }
 
-func (s lyingSession) ListVolumes(context.Context, int) (csiclient.Published, error) {
-	return csiclient.Published{"v": {IDs: []string{"id-n"}}}, nil
+func (s lyingSession) ListVolumes(context.Context, int) (csiclient.Published, time.Duration, error) {
+	return csiclient.Published{"v": {IDs: []string{"id-n"}}}, 0, nil
 }
 
 func TestDriverThatRefusesAnAttachWhateverIsDetachedIsNotCalledWithoutEnd(t *testing.T) {

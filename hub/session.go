@@ -14,7 +14,7 @@ import (
 // Session is a verified connection to a driver: *csiclient.Session.
 type Session interface {
 	attach.Controller
-	ListVolumes(context.Context, int) (csiclient.Published, error)
+	ListVolumes(ctx context.Context, pageSize int) (listed csiclient.Published, took time.Duration, err error)
 	// Probe asks whether the driver is ready. It returns csiclient.ErrNotReady if the driver answers that it
 	// is not.
 	Probe(context.Context) error

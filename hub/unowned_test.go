@@ -50,8 +50,8 @@ type listingSession struct {
 	list func() csiclient.Published
 }
 
-func (s listingSession) ListVolumes(context.Context, int) (csiclient.Published, error) {
-	return s.list(), nil
+func (s listingSession) ListVolumes(context.Context, int) (csiclient.Published, time.Duration, error) {
+	return s.list(), 0, nil
 }
 
 // Rule: absence from the driver's list ends what no VolumeAttachment owns only after an answered unpublish, in two

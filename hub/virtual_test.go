@@ -318,13 +318,14 @@ func (s *backendSession) Probe(ctx context.Context) error {
 	return err
 }
 
-func (s *backendSession) ListVolumes(ctx context.Context, _ int) (csiclient.Published, error) {
+func (s *backendSession) ListVolumes(ctx context.Context, _ int) (csiclient.Published, time.Duration, error) {
+	began := time.Now()
 	response, err := s.Backend.ListVolumes(ctx, &csi.ListVolumesRequest{})
 	published := csiclient.Published{}
 	for _, e := range response.GetEntries() {
 		published[e.GetVolume().GetVolumeId()] = csiclient.PublishedNodes{IDs: slices.Clone(e.GetStatus().GetPublishedNodeIds())}
 	}
-	return published, err
+	return published, time.Since(began), err
 }
 
 func TestVirtualHubAttachesAndDetaches(t *testing.T) {

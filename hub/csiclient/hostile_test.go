@@ -200,7 +200,7 @@ func TestAnswersThatAreNoMessagesAreErrorsOfTheCall(t *testing.T) {
 	if _, err := s.ControllerPublishVolume(ctx, publishRequest("v")); status.Code(err) != codes.Internal {
 		t.Errorf("a publish context that is no UTF-8: got %v", err)
 	}
-	if _, err := s.ListVolumes(ctx, 0); status.Code(err) != codes.Internal {
+	if _, _, err := s.ListVolumes(ctx, 0); status.Code(err) != codes.Internal {
 		t.Errorf("half an answer: got %v", err)
 	}
 	if err := s.Probe(ctx); err != nil {

@@ -254,7 +254,7 @@ func TestCompressedAnswerIsLimitedByItsWholeSize(t *testing.T) {
 	if _, err := s.ControllerPublishVolume(ctx, publishRequest("v")); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "is too large") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := s.ListVolumes(ctx, 0); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "is too large") {
+	if _, _, err := s.ListVolumes(ctx, 0); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "is too large") {
 		t.Errorf("list: got %v", err)
 	}
 }
@@ -265,7 +265,7 @@ func TestPageOfEmptyEntriesTakesBoundedMemory(t *testing.T) {
 	s := connect(ctx, t, rawServer(t, map[string][]byte{"ListVolumes": bytes.Repeat(field(1), (maxPage-10)/2)}))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	got, err := s.ListVolumes(ctx, 0)
+	got, _, err := s.ListVolumes(ctx, 0)
 	runtime.ReadMemStats(&after)
 	if err != nil || len(got) > 0 {
 		t.Fatalf("got %d volumes, %v", len(got), err)

@@ -67,28 +67,30 @@ var (
 // driver. It returns the whole listing or an error, never a part. The error of a call is a gRPC status with the number
 // of the page and a sanitized message of any length; its code is Unavailable if the Session ended meanwhile. After a page that the
 // driver answers with Aborted (CSI spec: the token is not valid any more) the listing starts
-// again, once. ListVolumes blocks until the last page, or until ctx ends. Each page waits for one of the slots of the process.
-func (s *Session) ListVolumes(ctx context.Context, pageSize int) (Published, error) {
-	published, err := s.list(ctx, pageSize)
+// again, once. ListVolumes blocks until the last page, or until ctx ends. Each page waits for one of the slots of the process; took is the
+// time of the driver's own pages, without these waits.
+func (s *Session) ListVolumes(ctx context.Context, pageSize int) (published Published, took time.Duration, err error) {
+	published, err = s.list(ctx, pageSize, &took)
 	if status.Code(err) == codes.Aborted {
-		if published, err = s.list(ctx, pageSize); status.Code(err) == codes.Aborted {
+		if published, err = s.list(ctx, pageSize, &took); status.Code(err) == codes.Aborted {
 			err = fmt.Errorf("aborted, also after a start from the beginning: %w", err)
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list volumes: %w", err)
+		return nil, took, fmt.Errorf("list volumes: %w", err)
 	}
-	return published, nil
+	return published, took, nil
 }
 
-// list asks for the pages from the first to the last. After a page that is too large it asks for half as many volumes, once.
-func (s *Session) list(ctx context.Context, pageSize int) (Published, error) {
+// list asks for the pages from the first to the last, and adds their time to took. After a page that is too large it asks for half
+// as many volumes, once.
+func (s *Session) list(ctx context.Context, pageSize int, took *time.Duration) (Published, error) {
 	l, halved := listing{published: Published{}, tokens: map[string]bool{}}, false
 	for token, page := "", 1; ; page++ {
-		answer, err := s.listPage(ctx, token, pageSize)
+		answer, err := s.listPage(ctx, token, pageSize, took)
 		if _, large := errors.AsType[largeAnswer](err); large && !halved && pageSize > 1 {
 			pageSize, halved = pageSize/2, true
-			answer, err = s.listPage(ctx, token, pageSize)
+			answer, err = s.listPage(ctx, token, pageSize, took)
 		}
 		if err == nil {
 			token, err = l.take(answer)
@@ -105,13 +107,15 @@ func (s *Session) list(ctx context.Context, pageSize int) (Published, error) {
 
 // listPage asks for one page. Each page counts as a call of its own, so that a listing does
 // not delay a Close until its last page. The page stays encoded: decoded, a page of empty entries would take fifty times its size.
-func (s *Session) listPage(ctx context.Context, token string, pageSize int) (page []byte, err error) {
+func (s *Session) listPage(ctx context.Context, token string, pageSize int, took *time.Duration) (page []byte, err error) {
 	select {
 	case pageSlots <- struct{}{}:
 		defer func() { <-pageSlots }()
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
+	began := time.Now()
+	defer func() { *took += time.Since(began) }()
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	request := &csi.ListVolumesRequest{MaxEntries: int32(pageSize), StartingToken: token}

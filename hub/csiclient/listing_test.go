@@ -71,7 +71,7 @@ func TestListingTakesAllPages(t *testing.T) {
 			GainVolumes:     []string{"a", "b", "c", "d", "e"},
 			GainAttachments: []fakecsi.VolumeNode{{Volume: "a", Node: "n1"}, {Volume: "e", Node: "n2"}},
 		})
-		got, err := connect(ctx, t, d.endpoint).ListVolumes(ctx, tc.pageSize)
+		got, _, err := connect(ctx, t, d.endpoint).ListVolumes(ctx, tc.pageSize)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestListingTellsWhatIsKnownFromWhatIsNot(t *testing.T) {
 				pages = pages[1:]
 				return first, nil
 			})
-			got, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
+			got, _, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +145,7 @@ func TestListingEndsWhenATokenRepeats(t *testing.T) {
 			endpoint := startLister(t, func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 				return page(tc.tokens[int(calls.Add(1)-1)%len(tc.tokens)], listed("v", "n1")), nil
 			})
-			got, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
+			got, _, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
 			if got != nil || err == nil || !strings.Contains(err.Error(), "next_token that it gave before") {
 				t.Errorf("got %v, %v", got, err)
 			}
@@ -185,7 +185,7 @@ func TestAbortedPageStartsTheListingAgainOnce(t *testing.T) {
 				}
 				return answer.(*csi.ListVolumesResponse), nil
 			})
-			got, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
+			got, _, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
 			if code := status.Code(err); code != tc.wantErr {
 				t.Errorf("error %v, want one with %s", err, tc.wantErr)
 			}
@@ -209,7 +209,7 @@ func TestListingThatFailsReturnsNoPart(t *testing.T) {
 			}
 			return page(strings.Repeat("x", calls), listed("v", "n1")), nil
 		})
-		got, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
+		got, _, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
 		if got != nil || status.Code(err) != code || !strings.Contains(err.Error(), "page 3") {
 			t.Errorf("%s on page 3: got %v, %v", code, got, err)
 		}
@@ -236,7 +236,7 @@ func TestListingDoesNotHoldUpClose(t *testing.T) {
 		<-onPage
 		s.Close()
 	}()
-	got, err := s.ListVolumes(ctx, 0)
+	got, _, err := s.ListVolumes(ctx, 0)
 	if got != nil || status.Code(err) != codes.Unavailable || calls.Load() != 1 {
 		t.Errorf("got %v, %v after %d pages: want the page in flight to be the last", got, err, calls.Load())
 	}
@@ -250,7 +250,7 @@ func TestListingEndsWithItsContext(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	got, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
+	got, _, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
 	if got != nil || status.Code(err) != codes.Canceled {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -289,7 +289,7 @@ func TestPageAboveTheLimitIsAskedForWithHalfAsManyVolumesOnce(t *testing.T) {
 				}
 				return p, nil
 			})
-			got, err := connect(ctx, t, endpoint).ListVolumes(ctx, int(tc.asked[0]))
+			got, _, err := connect(ctx, t, endpoint).ListVolumes(ctx, int(tc.asked[0]))
 			if !slices.Equal(asked, tc.asked) {
 				t.Errorf("asked for %v volumes, want %v", asked, tc.asked)
 			}
@@ -327,7 +327,7 @@ func TestFourPagesAreReadAtATime(t *testing.T) {
 	for range 8 {
 		s := connect(ctx, t, startLister(t, lister))
 		all.Go(func() error {
-			got, err := s.ListVolumes(ctx, 0)
+			got, _, err := s.ListVolumes(ctx, 0)
 			if err == nil && len(got) != 2 {
 				err = fmt.Errorf("got %d volumes", len(got))
 			}
@@ -402,13 +402,34 @@ func TestEachPageHasATimeoutOfItsOwn(t *testing.T) {
 					}
 					return page(strings.Repeat("x", at+1)), nil
 				}))
-				_, err := s.ListVolumes(t.Context(), 0)
+				_, _, err := s.ListVolumes(t.Context(), 0)
 				if status.Code(err) != tc.want {
 					t.Errorf("got %v, want %s", err, tc.want)
 				}
 			})
 		})
 	}
+}
+
+// The next listing waits for ten times as long. Listings of other drivers that hang would delay it.
+func TestTimeOfAListingIsThatOfItsOwnPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		defer func(slots chan struct{}) { pageSlots = slots }(pageSlots)
+		pageSlots = make(chan struct{}, 1)
+		pageSlots <- struct{}{}
+		s := pipeSession(t, newLister(t, func(_ context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+			time.Sleep(3 * time.Second)
+			if req.StartingToken == "" {
+				return page("next"), nil
+			}
+			return page(""), nil
+		}))
+		time.AfterFunc(time.Minute, func() { <-pageSlots })
+		began := time.Now()
+		if _, took, err := s.ListVolumes(t.Context(), 0); err != nil || took != 6*time.Second {
+			t.Errorf("%v, listed in %v of %v, want 6s: two pages", err, took, time.Since(began))
+		}
+	})
 }
 
 // pipeSession connects to a server in memory, which works in a bubble.

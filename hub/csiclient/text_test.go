@@ -65,7 +65,7 @@ func TestWhatADriverSaysOfItselfHasNoControlCharacters(t *testing.T) {
 	d.turn(t, fakecsi.Knobs{ClearFaults: true})
 	s := connect(ctx, t, d.endpoint)
 	d.turn(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Code: codes.Internal, Message: hostile}}})
-	_, listed := s.ListVolumes(ctx, 0)
+	_, _, listed := s.ListVolumes(ctx, 0)
 	for what, err := range map[string]error{"probe": s.Probe(ctx), "listing": listed} {
 		if status.Code(err) != codes.Internal || strings.ContainsAny(err.Error(), "\x00\x1b\r\u009b") {
 			t.Errorf("%s: got %.300q of %d bytes", what, err, len(err.Error()))
