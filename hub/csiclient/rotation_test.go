@@ -123,16 +123,20 @@ func TestFilesThatWereTakenBackKeepTheSession(t *testing.T) {
 }
 
 func TestFilesThatDoNotVouchForTheDriverEndTheSession(t *testing.T) {
-	ctx := testContext(t)
-	p := newParties(t)
-	d := startTCPDriver(t, p.serverTLS())
-	l := make(looks)
-	s := connectFollowing(ctx, t, l, secured(d.endpoint, p.files))
-	p.write(t, certtest.NewAuthority(t, "new CA"), p.hubCA.Issue(certtest.Request{}))
-	l.take(s, 3)
-	await(ctx, t, s.Done())
-	if _, err := Connect(ctx, secured(d.endpoint, p.files), nil); err == nil {
-		t.Error("connected")
+	for name, own := range map[string]certtest.Request{"own certificate is valid": {}, "own certificate has expired": {To: time.Now().Add(-time.Minute)}} {
+		t.Run(name, func(t *testing.T) {
+			ctx := testContext(t)
+			p := newParties(t)
+			d := startTCPDriver(t, p.serverTLS())
+			l := make(looks)
+			s := connectFollowing(ctx, t, l, secured(d.endpoint, p.files))
+			p.write(t, certtest.NewAuthority(t, "new CA"), p.hubCA.Issue(own))
+			l.take(s, 3)
+			await(ctx, t, s.Done())
+			if _, err := Connect(ctx, secured(d.endpoint, p.files), nil); err == nil {
+				t.Error("connected")
+			}
+		})
 	}
 }
 

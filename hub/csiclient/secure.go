@@ -193,12 +193,10 @@ func (s *Session) followFiles(d registry.Driver, used *tlsfiles.Material, ticks 
 
 // try connects to the driver with new TLS material. It does not outlive the Session.
 func (s *Session) try(d registry.Driver, next *tlsfiles.Material) error {
-	if err := next.CheckTime(time.Now()); err != nil {
+	tried, err := dial(s.ended, d, next, nil)
+	if err != nil { // first: a driver that is not trusted matters more than an own certificate that is not valid
 		return err
 	}
-	tried, err := dial(s.ended, d, next, nil)
-	if err == nil {
-		tried.Close()
-	}
-	return err
+	tried.Close()
+	return next.CheckTime(time.Now())
 }
