@@ -138,9 +138,13 @@ func (u *usingNodes) get(name string, after time.Time) *corev1.Node {
 	return nil
 }
 
-// wasInUse returns errInUse if the node of the former owner was read since the last try, and used the volume.
+// wasInUse returns errInUse if the node of the former owner was read lately and since the last try, and used the volume.
 func (l *leader) wasInUse(u volume.Unowned) error {
-	node := l.using.get(u.FormerOwner.Node, u.Failed)
+	since := time.Now().Add(-l.settings().Retry.Max)
+	if u.Failed.After(since) {
+		since = u.Failed
+	}
+	node := l.using.get(u.FormerOwner.Node, since)
 	if id, registered := attach.NodeID(l.cluster.CSINode(u.FormerOwner.Node), l.name); node == nil || !registered || id != u.Target.NodeID || !l.decider().InUse(node, u.Target.VolumeHandle) {
 		return nil
 	}
