@@ -62,7 +62,12 @@ func (a *announcer) run(ctx context.Context) {
 	ticker := time.NewTicker(retry)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		if err := a.write(ctx); err != nil && ctx.Err() == nil && a.problem.IsDue(err.Error(), time.Now()) {
+		switch err := a.write(ctx); {
+		case ctx.Err() != nil:
+		case err == nil && a.problem != (loglimit.Problem{}):
+			a.problem = loglimit.Problem{}
+			klog.FromContext(ctx).Info("Announced this replica to the others again")
+		case err != nil && a.problem.IsDue(err.Error(), time.Now()):
 			klog.FromContext(ctx).Error(err, "Failed to announce this replica to the others, will retry")
 		}
 		a.deleteOld(ctx)
