@@ -20,6 +20,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -303,20 +304,24 @@ func (h *exploredHost) entries() map[volume.Key]volume.EntryView {
 // which a try has failed since the publish became due (core.md, F3), nor a VolumeAttachment whose unpublish has succeeded and
 // whose finalizer is being removed.
 func (h *exploredHost) checkSent(q request) {
-	if q.verb != verbPublish || q.shared {
+	if q.verb != verbPublish {
 		return
 	}
+	var due []safety.Place
 	for _, va := range h.cluster.AttachmentsOfDriver(exploredDriver) {
 		va = h.overlay().Newest(va)
 		noted := attach.NotedTarget(va)
 		e, ok := h.manager.table.Look(volume.ClaimKey(va.Name))
-		due := ok && e.Lane == volume.DetachLane && (e.State != volume.Delayed || e.Failures == 0)
+		waits := ok && e.Lane == volume.DetachLane && (e.State != volume.Delayed || e.Failures == 0)
 		if e.State != volume.Running && h.failed[nameOfRun(volume.ClaimKey(va.Name))] > h.due[q.run] {
 			continue // it has had its try
 		}
-		if due && va.Name != q.run && !h.manager.table.WasReleased(va.UID) && noted.VolumeHandle == q.target.VolumeHandle && noted.NodeID != q.target.NodeID && va.DeletionTimestamp != nil {
-			h.fail(ruleError("the publish of " + q.target.VolumeHandle + " at " + q.target.NodeID + " starts while its unpublish at " + noted.NodeID + " is due"))
+		if waits && va.Name != q.run && !h.manager.table.WasReleased(va.UID) && va.DeletionTimestamp != nil {
+			due = append(due, placeOf(noted))
 		}
+	}
+	if err := safety.Due(safety.Call{Method: safety.Publish, Place: placeOf(q.target), Shared: safety.Surely(q.shared)}, due); err != nil {
+		h.fail(err)
 	}
 }
 
@@ -328,7 +333,3 @@ func (h *exploredHost) see(o apiObject) {
 }
 
 func (h *exploredHost) overlay() *cache.Overlay { return h.manager.overlay }
-
-type ruleError string
-
-func (e ruleError) Error() string { return string(e) }

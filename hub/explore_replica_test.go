@@ -3,6 +3,7 @@ package hub
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -197,7 +198,7 @@ func (h *exploredHost) take(in input) {
 		synctest.Wait()
 	}
 	if len(h.runs) > len(h.box.requests()) {
-		h.fail(ruleError("a worker neither waits for an answer nor has ended"))
+		h.fail(errors.New("a worker neither waits for an answer nor has ended"))
 	}
 }
 

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -119,10 +118,7 @@ func (w *exploredWorld) settle(i int, r *replica) (*exploredWorld, error) {
 			p.flights = append(p.flights, before[at])
 			continue
 		}
-		if !q.isRead() && w.lease.holder != i {
-			return next, fmt.Errorf("replica %s sends %q, and does not have the lease", nameOfReplica(i), q)
-		}
-		if err := cmp.Or(checkNeed(w, q), checkUnused(w, q)); err != nil {
+		if err := w.checkRequest(i, q); err != nil {
 			return next, err
 		}
 		p.flights = append(p.flights, flight{request: q})
@@ -130,7 +126,13 @@ func (w *exploredWorld) settle(i int, r *replica) (*exploredWorld, error) {
 	return next, r.fault
 }
 
-func nameOfReplica(i int) string { return string(rune('A' + i)) }
+// nameOfReplica returns "" for nobody.
+func nameOfReplica(i int) string {
+	if i < 0 {
+		return ""
+	}
+	return string(rune('A' + i))
+}
 
 // appendKey appends the key of a state.
 func (w *exploredWorld) key(to []byte) []byte {

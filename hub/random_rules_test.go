@@ -2,19 +2,21 @@ package hub_test
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/codes"
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 )
 
 const (
@@ -24,105 +26,106 @@ const (
 	mostCalls = 400
 )
 
+var trialFinalizer = attach.Finalizer(virtualDriver)
+
+func claimOf(va storagev1.VolumeAttachment) safety.Claim { return safety.ClaimOf(&va, trialFinalizer) }
+
+// claims returns what VolumeAttachments say.
+func claims(vas []storagev1.VolumeAttachment) (all []safety.Claim) {
+	for _, va := range vas {
+		all = append(all, claimOf(va))
+	}
+	return all
+}
+
+// check notes what is wrong. It may be called from any goroutine.
+func (t *trial) check(err error) {
+	if err != nil {
+		t.fail("%v", err)
+	}
+}
+
+// saw takes what the driver tells. A single-node volume may be asked for elsewhere too where its detach fails, because the API
+// server does not answer what is asked about the volume: then the detach backs off, and the driver decides.
+func (t *trial) saw(e fakecsi.Event) {
+	if e.Kind != fakecsi.Violated {
+		return
+	}
+	t.mu.Lock()
+	met, ever := t.metFault[e.Volume]
+	excused := e.Violation.Rule == safety.OneNode && (t.contested[e.Volume] || ever && time.Since(met) <= 2*t.driver.Retry.Max)
+	t.mu.Unlock()
+	if !excused {
+		t.fail("%s by call %d: %s", e.Violation.Rule, e.Call, e.Violation.Detail)
+	}
+}
+
 // checkCall checks a call that begins, and reports whether it may go on: calls that are repeated without a
 // pause may not.
-func (t *trial) checkCall(m fakecsi.Method, volume, nodeID string) bool {
-	books := t.backend.Books()
-	if m == fakecsi.ControllerUnpublishVolume {
-		t.checkUnpublish(volume, nodeID)
-	} else if !t.isMultiNode(volume) {
-		t.checkPublish(books, volume, nodeID)
+func (t *trial) checkCall(c safety.Call, mode csi.VolumeCapability_AccessMode_Mode) bool {
+	if c.Method == safety.Unpublish {
+		t.checkUnpublish(c)
+	} else if !t.isMultiNode(c.Volume) && strings.HasPrefix(mode.String(), "MULTI_NODE") {
+		t.fail("%v has the access mode %v", c, mode)
 	}
-	t.checkInFlight(m, volume, nodeID)
 	t.mu.Lock()
 	if now := time.Now(); now != t.atOnceSince {
 		t.atOnceSince, t.atOnce = now, map[string]int{}
 	}
-	t.atOnce[volume+" at "+nodeID]++
-	n := t.atOnce[volume+" at "+nodeID]
+	t.atOnce[c.Place.String()]++
+	err := safety.AtMost(fmt.Sprintf("%v without a pause", c), t.atOnce[c.Place.String()], mostCallsAtOnce)
 	t.mu.Unlock()
-	if n > mostCallsAtOnce {
-		t.fail("%s at %s: %d calls without a pause", volume, nodeID, n)
-	}
-	return n <= mostCallsAtOnce
-}
-
-// checkInFlight: there is one call for a volume at a time, for a volume that many nodes may have one at each node ID.
-// It notes the call as one that is in flight.
-func (t *trial) checkInFlight(m fakecsi.Method, volume, nodeID string) {
-	t.mu.Lock()
-	others := slices.Clone(t.inFlight[volume])
-	t.inFlight[volume] = append(t.inFlight[volume], nodeID)
-	t.mu.Unlock()
-	if t.isMultiNode(volume) && t.driver.ParallelMultiNode {
-		others = slices.DeleteFunc(others, func(other string) bool { return other != nodeID })
-	}
-	if len(others) > 0 {
-		t.fail("%s %s at %s while calls at %v are in flight", m, volume, nodeID, others)
-	}
-}
-
-// ended notes the end of a call.
-func (t *trial) ended(volume, nodeID string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	i := slices.Index(t.inFlight[volume], nodeID)
-	t.inFlight[volume] = slices.Delete(t.inFlight[volume], i, i+1)
+	t.check(err)
+	return err == nil
 }
 
 func (t *trial) isMultiNode(volume string) bool {
 	return slices.ContainsFunc(t.volumes, func(v trialVolume) bool { return v.name == volume && v.multiNode })
 }
 
-// checkUnpublish: nobody's volume is taken away from where it is attached, and none that no VolumeAttachment owns from where
-// it is in use, unless the deletion of a VolumeAttachment of that node asks for it.
-func (t *trial) checkUnpublish(volume, nodeID string) {
-	node := t.nodeNow(nodeID)
-	inUse := node != "" && t.uses(node, volume) && !slices.ContainsFunc(t.attachmentsOf(volume), func(va storagev1.VolumeAttachment) bool {
+// checkUnpublish checks what a process detaches, with what it says about what no VolumeAttachment owns.
+func (t *trial) checkUnpublish(c safety.Call) {
+	vas := t.attachmentsOf(c.Volume)
+	t.check(safety.Detach(c, claims(vas)))
+	node := t.nodeNow(c.Node)
+	deleted := slices.ContainsFunc(vas, func(va storagev1.VolumeAttachment) bool {
 		return va.DeletionTimestamp != nil && va.Spec.NodeName == node
 	})
-	for _, r := range t.replicas {
-		if p := r.get(); p != nil {
-			for _, u := range p.hub.Drivers()[0].Unowned {
-				if u.VolumeHandle == volume && u.NodeID == nodeID && inUse {
-					t.fail("ControllerUnpublishVolume %s at %s, whose node %s uses it", volume, nodeID, node)
+	for u := range t.unowned() {
+		if u.VolumeHandle == c.Volume && u.NodeID == c.Node {
+			t.check(safety.Use(c, node != "" && t.uses(node, c.Volume), deleted))
+		}
+	}
+}
+
+// unowned yields what the hubs say to be published where no VolumeAttachment asks for it.
+func (t *trial) unowned() iter.Seq2[status.UnownedPublication, string] {
+	return func(yield func(status.UnownedPublication, string) bool) {
+		for _, r := range t.replicas {
+			if p := r.get(); p != nil {
+				for _, d := range p.hub.Drivers() {
+					for _, u := range d.Unowned {
+						if !yield(u, p.name) {
+							return
+						}
+					}
 				}
 			}
 		}
 	}
-	for _, va := range t.attachmentsOf(volume) {
-		if va.DeletionTimestamp == nil && va.Status.Attached && guarded(va) && isNotedAt(va, volume, nodeID) {
-			t.fail("ControllerUnpublishVolume %s at %s, where VolumeAttachment %s has it attached", volume, nodeID, va.Name)
-		}
-	}
 }
 
-// checkPublish: a single-node volume is asked for at a node only if it is published nowhere else, or if its detach
-// there fails: then it backs off and the driver decides. It fails because the driver has refused it at the last call,
-// or because the API server does not answer what is asked about the volume.
-func (t *trial) checkPublish(books fakecsi.Books, volume, nodeID string) {
-	t.mu.Lock()
-	met, ever := t.metFault[volume]
-	excused := t.contested[volume] || ever && time.Since(met) <= 2*t.driver.Retry.Max
-	t.mu.Unlock()
-	for other, at := range books.Attached[volume] {
-		if other == nodeID || excused || at.Foreign { // the hub cannot know what somebody has attached by hand
-			continue
+// published returns the storage as the rules look at it. Of what somebody has attached by hand no hub can know.
+func (t *trial) published() safety.World {
+	books := t.backend.Books()
+	return safety.World{Published: books.Places(), Has: func(p safety.Place) safety.Known {
+		if at, ok := books.Attached[p.Volume][p.Node]; !ok {
+			return safety.No
+		} else if at.Foreign {
+			return safety.Perhaps
 		}
-		last := fakecsi.Call{}
-		for _, c := range books.Calls {
-			if c.Volume == volume && c.Node == other {
-				last = c
-			}
-		}
-		if last.Method != fakecsi.ControllerUnpublishVolume || last.Code == codes.OK {
-			t.fail("ControllerPublishVolume %s at %s while it is published at %s, and the last call there was %s: %v", volume, nodeID, other, last.Method, last.Code)
-		}
-	}
-}
-
-func isNotedAt(va storagev1.VolumeAttachment, volume, nodeID string) bool {
-	return va.Annotations[attach.AnnotationNodeID] == nodeID && va.Annotations[attach.AnnotationVolumeHandle] == volume
+		return safety.Yes
+	}}
 }
 
 // checkWrite carries out a write of a process and checks what it has changed.
@@ -131,10 +134,13 @@ func (t *trial) checkWrite(p *process, request *http.Request) (*http.Response, e
 	parts := strings.Split(path, "/")
 	resource, name := parts[0], parts[1]
 	var before *storagev1.VolumeAttachment
-	if strings.HasSuffix(path, "/status") {
+	had := resource == "persistentvolumes" && t.hasVolume(name)
+	t.mu.Lock()
+	strips := t.strips
+	t.mu.Unlock()
+	if resource == "volumeattachments" {
 		before = t.get(name)
 	}
-	had := resource == "persistentvolumes" && t.hasVolume(name)
 	response, err := t.api.RoundTrip(request)
 	code := 0
 	if response != nil {
@@ -143,13 +149,15 @@ func (t *trial) checkWrite(p *process, request *http.Request) (*http.Response, e
 	t.say("  %s: %s %s: %d", p.name, request.Method, path, code)
 	t.mu.Lock()
 	t.writes++
+	strips -= t.strips
 	t.mu.Unlock()
 	if code != http.StatusOK {
 		return response, err
 	}
-	if before != nil {
-		t.checkStatus(before, t.get(name))
-	} else if resource == "volumeattachments" {
+	if before != nil && strips == 0 {
+		t.checkAttachmentWrite(*before, t.get(name))
+	}
+	if resource == "volumeattachments" {
 		t.lookForUnclaimed()
 	} else if had && !t.hasVolume(name) {
 		t.checkPersistentVolumeGone(p, name)
@@ -157,116 +165,97 @@ func (t *trial) checkWrite(p *process, request *http.Request) (*http.Response, e
 	return response, err
 }
 
-// checkStatus: what is said to be attached is.
-func (t *trial) checkStatus(before, after *storagev1.VolumeAttachment) {
-	if after == nil || before.Status.Attached || !after.Status.Attached || after.DeletionTimestamp != nil {
-		return
+// checkAttachmentWrite checks what a write has made of a VolumeAttachment. One may go if its node has another node ID now:
+// what is published at the former one is unowned then. Where no attach is required, the status says so before the detach.
+func (t *trial) checkAttachmentWrite(before storagev1.VolumeAttachment, now *storagev1.VolumeAttachment) {
+	was := claimOf(before)
+	is := safety.Claim{Name: was.Name, Volume: was.Volume, Attached: was.Attached}
+	if now != nil && now.UID == before.UID {
+		is = claimOf(*now)
 	}
-	if nodeID := after.Annotations[attach.AnnotationNodeID]; !t.backend.Books().IsAttached(volumeOf(*after), nodeID) {
-		t.fail("VolumeAttachment %s got attached: true, and the driver has not published it at %s", after.Name, nodeID)
-	}
+	t.mu.Lock()
+	is.Attached = is.Attached || was.Attached && t.everUnrequired
+	t.mu.Unlock()
+	was.Guarded = was.Guarded && t.nodeNow(was.Noted.Node) == before.Spec.NodeName
+	w := t.published()
+	w.Claims = claims(t.attachmentsOf(was.Volume))
+	t.check(w.Wrote(was, is))
 }
 
-// checkPersistentVolumeGone: it goes only if its volume is published nowhere, and no VolumeAttachment has it. What no
-// VolumeAttachment asks for holds it for stuckAfter and no longer.
+// checkPersistentVolumeGone: what no VolumeAttachment asks for holds a PersistentVolume for stuckAfter and no longer.
 func (t *trial) checkPersistentVolumeGone(p *process, volume string) {
 	t.say("  PersistentVolume %s is gone", volume)
-	named := t.attachmentsOf(volume)
-	if t.hasVolume(volume) {
-		return // made again since: they may have been attached for the new one
-	}
-	for _, va := range named {
-		if guarded(va) || va.Status.Attached {
-			t.fail("PersistentVolume %s is gone, and VolumeAttachment %s has its volume", volume, va.Name)
-		}
-	}
+	named := claims(t.attachmentsOf(volume))
+	stuckAfter := t.driver.StuckAfter
 	t.mu.Lock()
 	since := t.unclaimed[volume]
 	t.mu.Unlock()
-	stuckAfter := t.driver.StuckAfter
-	if !since.IsZero() && time.Since(since) >= stuckAfter {
-		return
+	unclaimed := !since.IsZero() && time.Since(since) >= stuckAfter
+	stuck := map[string]bool{}
+	for u, by := range t.unowned() {
+		stuck[u.NodeID] = stuck[u.NodeID] || by == p.name && u.VolumeHandle == volume && time.Since(u.Since) >= stuckAfter
 	}
-	unowned := map[string]time.Time{}
-	for _, d := range p.hub.Drivers() {
-		for _, u := range d.Unowned {
-			if u.VolumeHandle == volume {
-				unowned[u.NodeID] = u.Since
-			}
+	w := t.published()
+	has := w.Has
+	w.Claims, w.Has = named, func(at safety.Place) safety.Known {
+		if unclaimed || stuck[at.Node] {
+			return min(safety.Perhaps, has(at))
 		}
+		return has(at)
 	}
-	attached := t.backend.Books().Attached[volume]
 	if t.hasVolume(volume) {
-		return // made again since, and the volume may be published for the new one
+		return // made again since: it may be attached for the new one
 	}
-	for nodeID, at := range attached {
-		if at.Foreign {
-			continue
-		}
-		if since, known := unowned[nodeID]; !known || time.Since(since) < stuckAfter {
-			t.fail("PersistentVolume %s is gone, and its volume is published at %s", volume, nodeID)
-		}
-	}
+	whole := safety.Place{Driver: virtualDriver, Volume: volume}
+	t.check(w.WroteVolume(safety.Volume{Name: volume, Place: whole, Guarded: true}, safety.Volume{}))
 }
 
 // checkNow checks what holds whenever nothing moves at the moment.
 func (t *trial) checkNow() {
+	w := t.published()
+	w.Claims = slices.DeleteFunc(claims(t.attachments()), func(c safety.Claim) bool { return !c.Guarded })
+	t.check(w.Statuses())
+	for volume, flight := range t.backend.Books().VolumesInFlight {
+		if flight.Max > 1 && !t.driver.ParallelMultiNode {
+			t.fail("%s: there were %d calls at once", volume, flight.Max)
+		}
+	}
+}
+
+// rest is the world in the end.
+func (t *trial) rest() safety.Rest {
+	vas := t.attachments()
+	r := safety.Rest{World: t.published(), Running: t.backend.Books().RunningCalls()}
 	books := t.backend.Books()
-	for _, va := range t.attachments() {
-		nodeID := va.Annotations[attach.AnnotationNodeID]
-		if va.DeletionTimestamp == nil && va.Status.Attached && guarded(va) && !books.IsAttached(volumeOf(va), nodeID) {
-			t.fail("VolumeAttachment %s has attached: true, and the driver has not published it at %s", va.Name, nodeID)
-		}
+	r.Has, r.Claims = nil, claims(vas)
+	pvs, err := t.kube.CoreV1().PersistentVolumes().List(t.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.fail("list PersistentVolumes: %v", err)
+		return r
 	}
-	for _, v := range books.Violations[t.violations:] {
-		byHand := v.Call == 0
-		if !byHand && v.Kind != fakecsi.AskedTwice && v.Kind != fakecsi.ConcurrentCalls { // see checkPublish and checkInFlight, which know more
-			t.fail("%s of %s %v by call %d: %s", v.Kind, v.Volume, v.Nodes, v.Call, v.Detail)
-		}
+	for i := range pvs.Items {
+		r.Volumes = append(r.Volumes, safety.VolumeOf(&pvs.Items[i], trialFinalizer))
 	}
-	t.violations = len(books.Violations)
+	r.Waits = func(c safety.Claim) bool {
+		t.mu.Lock()
+		contested := t.contested[c.Volume]
+		t.mu.Unlock()
+		return !c.Attached && (contested || t.isDeleted(c.Volume) || t.isBlocked(c.Volume))
+	}
+	r.MayStay = func(p safety.Place) bool { // where a VolumeAttachment with the finalizer has it noted, its deletion detaches it
+		return r.Guards(p) || t.isWaitedFor(p.Volume, p.Node) || books.Attached[p.Volume][p.Node].Foreign && t.mayStay(p.Volume, p.Node)
+	}
+	return r
 }
 
 // unsettled returns what is not as it is asked for.
-func (t *trial) unsettled() []string {
-	var found []string
-	books := t.backend.Books()
-	owned := map[fakecsi.VolumeNode]bool{}
-	for _, va := range t.attachments() {
-		volume := volumeOf(va)
-		if guarded(va) { // its deletion detaches it
-			owned[fakecsi.VolumeNode{Volume: va.Annotations[attach.AnnotationVolumeHandle], Node: va.Annotations[attach.AnnotationNodeID]}] = true
-		}
-		switch {
-		case va.DeletionTimestamp != nil:
-			found = append(found, fmt.Sprintf("VolumeAttachment %s is still being deleted: %+v", va.Name, va.Status.DetachError))
-		case va.Status.Attached && !guarded(va):
-			found = append(found, fmt.Sprintf("VolumeAttachment %s is attached and has no finalizer", va.Name))
-		case va.Status.Attached:
-			if va.Status.AttachError != nil || va.Status.DetachError != nil {
-				found = append(found, fmt.Sprintf("VolumeAttachment %s is attached and has an error: %+v", va.Name, va.Status))
-			}
-		case !t.contested[volume] && !t.isDeleted(volume) && !t.isBlocked(volume):
-			found = append(found, fmt.Sprintf("VolumeAttachment %s is not attached: %+v", va.Name, va.Status.AttachError))
-		}
+func (t *trial) unsettled() []string { return append(texts(t.rest().Settled()), t.unownedByAny()...) }
+
+func texts(errs []error) (all []string) {
+	for _, err := range errs {
+		all = append(all, err.Error())
 	}
-	for volume, at := range books.Attached {
-		for nodeID, attachment := range at {
-			if attachment.Foreign && t.mayStay(volume, nodeID) {
-				continue
-			}
-			if t.isWaitedFor(volume, nodeID) {
-				continue
-			}
-			if !owned[fakecsi.VolumeNode{Volume: volume, Node: nodeID}] {
-				found = append(found, fmt.Sprintf("%s is published at %s, and no VolumeAttachment has it there", volume, nodeID))
-			}
-		}
-	}
-	for _, c := range books.Running {
-		found = append(found, fmt.Sprintf("call %d %s %s is in flight", c.ID, c.Method, c.Volume))
-	}
-	return append(found, t.unownedByAny()...)
+	return all
 }
 
 // isWaitedFor says whether a VolumeAttachment asks for a volume at a node ID and cannot be attached, because its PersistentVolume
@@ -277,36 +266,23 @@ func (t *trial) isWaitedFor(volume, nodeID string) bool {
 	})
 }
 
-// unownedByAny returns what the hubs say to be published where no VolumeAttachment asks for it.
+// unownedByAny returns what the hubs say to be published where no VolumeAttachment asks for it, and where it may not stay.
 func (t *trial) unownedByAny() []string {
 	var found []string
-	for _, r := range t.replicas {
-		if p := r.get(); p != nil {
-			for _, d := range p.hub.Drivers() {
-				for _, u := range d.Unowned {
-					if u.ReportOnly && t.mayStay(u.VolumeHandle, u.NodeID) || t.isWaitedFor(u.VolumeHandle, u.NodeID) {
-						continue
-					}
-					found = append(found, fmt.Sprintf("%s says that %s is left at %s since %v", p.name, u.VolumeHandle, u.NodeID, u.Since.Sub(t.began)))
-				}
-			}
+	for u, by := range t.unowned() {
+		if u.ReportOnly && t.mayStay(u.VolumeHandle, u.NodeID) || t.isWaitedFor(u.VolumeHandle, u.NodeID) {
+			continue
 		}
+		found = append(found, fmt.Sprintf("%s says that %s is left at %s since %v", by, u.VolumeHandle, u.NodeID, u.Since.Sub(t.began)))
 	}
 	return found
 }
 
 // leftOver returns what is left after everything was deleted.
 func (t *trial) leftOver() []string {
-	found := t.unsettled()
-	for _, va := range t.attachments() {
-		found = append(found, fmt.Sprintf("VolumeAttachment %s is there: finalizers %v", va.Name, va.Finalizers))
-	}
-	for _, volume := range t.volumes {
-		pv, err := t.kube.CoreV1().PersistentVolumes().Get(t.t.Context(), volume.name, metav1.GetOptions{})
-		if !apierrors.IsNotFound(err) {
-			found = append(found, fmt.Sprintf("PersistentVolume %s is there: finalizers %v, %v", volume.name, pv.Finalizers, err))
-		}
-	}
+	rest := t.rest()
+	rest.Wants, rest.Keeps = map[string]safety.Want{}, []string{}
+	found := append(texts(rest.Settled()), t.unownedByAny()...)
 	calls := map[string]int{}
 	for _, c := range t.backend.Books().Calls {
 		if c.Volume != "" {
@@ -314,8 +290,8 @@ func (t *trial) leftOver() []string {
 		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(calls)) {
-		if calls[at] > mostCalls {
-			found = append(found, fmt.Sprintf("%d calls for %s", calls[at], at))
+		if err := safety.AtMost("calls for "+at, calls[at], mostCalls); err != nil {
+			found = append(found, err.Error())
 		}
 	}
 	return found

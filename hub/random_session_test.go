@@ -10,7 +10,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -76,7 +76,7 @@ func (s *trialSession) ListVolumes(ctx context.Context, pageSize int) (published
 }
 
 func (s *trialSession) ControllerPublishVolume(ctx context.Context, r *csi.ControllerPublishVolumeRequest) (response *csi.ControllerPublishVolumeResponse, err error) {
-	err = s.call(ctx, fakecsi.ControllerPublishVolume, r.VolumeId, r.NodeId, func(ctx context.Context) (err error) {
+	err = s.call(ctx, safety.Publish, r.VolumeId, r.NodeId, r.GetVolumeCapability().GetAccessMode().GetMode(), func(ctx context.Context) (err error) {
 		response, err = s.Backend.ControllerPublishVolume(ctx, r)
 		return err
 	})
@@ -87,7 +87,7 @@ func (s *trialSession) ControllerPublishVolume(ctx context.Context, r *csi.Contr
 }
 
 func (s *trialSession) ControllerUnpublishVolume(ctx context.Context, r *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
-	err := s.call(ctx, fakecsi.ControllerUnpublishVolume, r.VolumeId, r.NodeId, func(ctx context.Context) error {
+	err := s.call(ctx, safety.Unpublish, r.VolumeId, r.NodeId, 0, func(ctx context.Context) error {
 		_, err := s.Backend.ControllerUnpublishVolume(ctx, r)
 		return err
 	})
@@ -98,7 +98,7 @@ func (s *trialSession) ControllerUnpublishVolume(ctx context.Context, r *csi.Con
 }
 
 // call makes a call that the rules allow. Calls that have begun go on after Close.
-func (s *trialSession) call(ctx context.Context, m fakecsi.Method, volume, nodeID string, f func(context.Context) error) error {
+func (s *trialSession) call(ctx context.Context, m safety.Method, volume, nodeID string, mode csi.VolumeCapability_AccessMode_Mode, f func(context.Context) error) error {
 	t := s.process.replica.trial
 	select {
 	case <-s.Done():
@@ -106,13 +106,13 @@ func (s *trialSession) call(ctx context.Context, m fakecsi.Method, volume, nodeI
 	default:
 	}
 	return s.over(ctx, func(ctx context.Context) error {
-		t.say("  %s: %s %s at %s", s.process.name, m, volume, nodeID)
-		defer t.ended(volume, nodeID)
-		if !t.checkCall(m, volume, nodeID) {
+		c := safety.Call{Method: m, Place: safety.Place{Driver: virtualDriver, Volume: volume, Node: nodeID}}
+		t.say("  %s: %v", s.process.name, c)
+		if !t.checkCall(c, mode) {
 			<-ctx.Done() // virtual time stands still while calls are made without a pause
 		}
 		err := f(ctx)
-		t.say("  %s: %s %s at %s: %v", s.process.name, m, volume, nodeID, grpcstatus.Code(err))
+		t.say("  %s: %v: %v", s.process.name, c, grpcstatus.Code(err))
 		return err
 	})
 }

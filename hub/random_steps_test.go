@@ -20,7 +20,8 @@ import (
 func newTrial(v *virtual, seed uint64, logs bool) *trial {
 	random := rand.New(rand.NewPCG(seed, 1))
 	t := &trial{virtual: v, scenario: scenario(seed % uint64(scenarios)), random: random, faults: rand.New(rand.NewPCG(seed, 2)), strays: rand.New(rand.NewPCG(seed, 3)), others: rand.New(rand.NewPCG(seed, 4)), logs: logs,
-		held: map[string]bool{}, began: time.Now(), definitive: 8, contested: map[string]bool{}, metFault: map[string]time.Time{}, inFlight: map[string][]string{}, unclaimed: map[string]time.Time{}, atOnce: map[string]int{}}
+		held: map[string]bool{}, began: time.Now(), definitive: 8, contested: map[string]bool{}, metFault: map[string]time.Time{}, unclaimed: map[string]time.Time{}, atOnce: map[string]int{}}
+	v.observe = t.saw
 	v.driver.ParallelMultiNode = random.IntN(4) > 0
 	v.driver.Timeout = []time.Duration{10 * time.Second, 2 * time.Minute}[random.IntN(2)]
 	if t.strays.IntN(2) == 0 {
@@ -123,6 +124,9 @@ func (t *trial) changeAttachRequired() {
 	}
 	t.say("STEP attachRequired is false")
 	t.noAttach = true
+	t.mu.Lock()
+	t.everUnrequired = true
+	t.mu.Unlock()
 	t.attachRequired(false)
 	t.ends = append(t.ends, faultEnd{t.step + 1 + t.others.IntN(4), func() {
 		t.say("STEP attachRequired is true")
@@ -321,6 +325,9 @@ func (t *trial) stripSome() {
 		t.usesFor(va.Spec.NodeName, volumeOf(va))
 	}
 	t.say("STEP strip the finalizers of VolumeAttachment %s", va.Name)
+	t.mu.Lock()
+	t.strips++
+	t.mu.Unlock()
 	t.stripFinalizers(va.Name)
 	if !deleted {
 		t.deleteAttachment(va)

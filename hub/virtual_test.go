@@ -51,6 +51,7 @@ type virtual struct {
 	updates chan<- registry.Snapshot // to that one
 	health  *status.Probes
 	dials   int
+	observe func(fakecsi.Event) // may be nil
 
 	verbosity int             // of the logs of the hub that is started next
 	log       ktesting.Buffer // of the hub that was started last
@@ -60,12 +61,17 @@ type virtual struct {
 func inVirtualTime(t *testing.T, f func(v *virtual)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		backend, err := fakecsi.New(fakecsi.Options{Name: virtualDriver})
+		v := &virtual{t: t}
+		backend, err := fakecsi.New(fakecsi.Options{Name: virtualDriver, Observe: func(e fakecsi.Event) {
+			if v.observe != nil {
+				v.observe(e)
+			}
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		api := fakekube.New()
-		v := &virtual{t: t, api: api, kube: api.Client(), cluster: testbed.NewCluster(api.Client()), backend: backend,
+		*v = virtual{t: t, api: api, kube: api.Client(), cluster: testbed.NewCluster(api.Client()), backend: backend,
 			driver: registry.Driver{Name: virtualDriver, Endpoint: "unix:///virtual", Settings: registry.DefaultSettings()},
 			events: eventrecord.NewFakeRecorder(1_000_000), health: new(status.Probes), verbosity: 2}
 		v.options = hub.Options{Kube: v.kube, Events: v.events, Metrics: status.NewMetrics(), Probes: v.health, Grace: 10 * time.Second,

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 )
 
 // callers are the names of the processes that call the driver, by process ID. Hubs have none.
@@ -31,7 +32,7 @@ func publications(b fakecsi.Books) map[fakecsi.VolumeNode]fakecsi.Call {
 type work struct {
 	publishes, unpublishes, failed int
 	takenOver                      int // detaches of what the other one had attached
-	violations                     map[fakecsi.ViolationKind]int
+	violations                     map[safety.Rule]int
 }
 
 func (w *work) String() string {
@@ -41,7 +42,7 @@ func (w *work) String() string {
 
 // workOf returns the work of the hub ("") and of csi-attacher.
 func (cs callers) workOf(b fakecsi.Books) map[string]*work {
-	all := map[string]*work{"": {violations: map[fakecsi.ViolationKind]int{}}, csiAttacher: {violations: map[fakecsi.ViolationKind]int{}}}
+	all := map[string]*work{"": {violations: map[safety.Rule]int{}}, csiAttacher: {violations: map[safety.Rule]int{}}}
 	byCall, publishers := map[uint64]string{}, map[fakecsi.VolumeNode]string{}
 	for _, c := range b.Calls {
 		caller := cs[c.Peer]
@@ -66,7 +67,7 @@ func (cs callers) workOf(b fakecsi.Books) map[string]*work {
 		}
 	}
 	for _, v := range b.Violations {
-		all[byCall[v.Call]].violations[v.Kind]++
+		all[byCall[v.Call]].violations[v.Rule]++
 	}
 	return all
 }
@@ -79,7 +80,7 @@ func (cs callers) hubFaults(b fakecsi.Books, killed []time.Time) (faults []strin
 		if i >= 0 && cs[b.Calls[i].Peer] != "" {
 			continue
 		}
-		if i >= 0 && v.Kind == fakecsi.AskedTwice && cs.couldNotKnow(b, v, killed) {
+		if i >= 0 && v.Rule == safety.OneNode && cs.couldNotKnow(b, v, killed) {
 			allowed++
 			continue
 		}

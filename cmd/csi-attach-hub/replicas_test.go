@@ -240,7 +240,7 @@ func (r *replicas) checkBooks() (calls int) {
 		}
 		r.t.Errorf("%s: up to %d calls at once for one volume, %d violations", driver, b.MaxInFlightPerVolume, b.ViolationCount)
 		for _, v := range b.Violations {
-			r.t.Errorf("%s %s %s nodes %v: %s", v.Time.Format(time.StampMicro), v.Kind, v.Volume, v.Nodes, v.Detail)
+			r.t.Errorf("%s %s %s nodes %v: %s", v.Time.Format(time.StampMicro), v.Rule, v.Volume, v.Nodes, v.Detail)
 			for _, c := range slices.Concat(b.Calls, b.Running) {
 				if c.Volume == v.Volume && v.Time.Sub(c.Start).Abs() < 10*time.Second {
 					r.t.Logf("  call %d %s to %s from %s to %s: %s %s", c.ID, c.Method, c.Node, c.Start.Format(time.StampMicro), c.End.Format(time.StampMicro), c.Code, c.Error)

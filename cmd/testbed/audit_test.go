@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 )
 
 func TestAuditNamesWhatDoesNotHold(t *testing.T) {
@@ -17,8 +18,8 @@ func TestAuditNamesWhatDoesNotHold(t *testing.T) {
 		{"two calls at once", func(b *fakecsi.Books) { b.MaxInFlightPerVolume = 2 }, "flaky: a volume had 2 calls in flight"},
 		{"two calls at once for one node", func(b *fakecsi.Books) { b.MaxInFlightPerVolumeNode = 2 }, "flaky: a volume had 2 calls in flight at once for one node"},
 		{"violation", func(b *fakecsi.Books) {
-			b.ViolationCount, b.Violations = 1, []fakecsi.Violation{{Kind: fakecsi.AttachedTwice, Volume: "v"}}
-		}, "flaky: 1 violations, the first one: {Kind:AttachedTwice"},
+			b.ViolationCount, b.Violations = 1, []fakecsi.Violation{{Rule: safety.OneNode, Volume: "v"}}
+		}, "flaky: 1 violations, the first one: {Rule:OneNode"},
 		{"left attached", func(b *fakecsi.Books) { b.Attached = map[string]map[string]fakecsi.Attachment{"v": {"n": {}}} }, "still attached: v"},
 		{"a call too many", func(b *fakecsi.Books) {
 			b.Methods[fakecsi.ControllerPublishVolume] = fakecsi.MethodBook{Begun: 7, Ended: 7, Changed: 2}

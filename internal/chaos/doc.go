@@ -20,18 +20,13 @@
 //
 // At each quiet the history since the last one is checked, and then forgotten but for the last state of each object:
 //
-//   - Who may act (register.go, acting.go). A register holds, for each driver, the process that may act. It changes
-//     when a Lease is written with another holder, and when a Lease was not renewed for its duration, at some moment
-//     of that write. Each begin of a call, each end of a call (at most its deadline) and each write of a hub is an
-//     operation that only the holder may do. Porcupine decides whether the operations have a legal order. The history
-//     of a driver is cut at moments at which no operation is under way. What porcupine does not decide in time is a
-//     finding too. Porcupine's page about a part that is not legal is written beside the history.
-//   - The rules of CSI and of statuses (moments.go). No volume for one node is published while it is attached
-//     elsewhere. No status becomes attached while the storage does not have the volume, and none becomes detached
-//     while it has it. No finalizer goes while the volume is attached. No call detaches a volume that a
-//     VolumeAttachment reports as attached and that nobody deletes. After a takeover nothing is published that
-//     another process has reported as attached: a takeover reads. The books of package fakecsi check the rule of one
-//     call for a volume at a time when each call begins.
+//   - Who may act (safety.Misplaced). A register holds, for each driver, the process that may act. It changes when a
+//     Lease is written with another holder, and when a Lease was not renewed for its duration, at some moment of that
+//     write. Each begin of a call, each end of a call (at most its deadline) and each write of a hub is an act that
+//     only the holder may do, at some moment of that act.
+//   - The rules of package safety for calls and writes (judge.go): statuses, finalizers, detaches of what is wanted, and
+//     calls after a takeover that repeat what is recorded. The books of package fakecsi check the rules of one call at
+//     a time and of one node when each call begins.
 //
 // The excuses of these checks, each as narrow as it can be:
 //

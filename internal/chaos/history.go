@@ -10,18 +10,15 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 )
 
 // moment is the time since the run began, on the monotonic clock of this process. Drivers, proxies and pods all
 // run in this process, so that all moments compare.
 type moment = time.Duration
 
-// place is a volume at a node ID of one driver.
-type place struct {
-	Driver string `json:"driver"`
-	Volume string `json:"volume"`
-	Node   string `json:"node,omitempty"` // empty: of a PersistentVolume
-}
+// place is a volume at a node ID of one driver; without a node ID, a PersistentVolume.
+type place = safety.Place
 
 // call is a publish or an unpublish, as the driver saw it.
 type call struct {
@@ -153,7 +150,7 @@ func (h *history) saw(e fakecsi.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at, key := h.moment(e.Time), fmt.Sprintf("%s %d", e.Driver, e.Call)
-	where := place{e.Driver, e.Volume, e.Node}
+	where := place{Driver: e.Driver, Volume: e.Volume, Node: e.Node}
 	switch e.Kind {
 	case fakecsi.CallBegan:
 		c := &call{At: at, Until: forEver, ID: e.Call, Method: e.Method, By: h.process(e.Peer), place: where, Shared: e.Shared}
@@ -167,6 +164,7 @@ func (h *history) saw(e fakecsi.Event) {
 		c.Until, c.Code = min(c.Until, max(at, c.At)), e.Code.String()
 		h.now.calls = append(h.now.calls, *c)
 		h.print("call", c)
+	case fakecsi.Violated: // the audit finds it in the books
 	default:
 		c := change{At: at, place: where, Attached: e.Kind == fakecsi.Attached, Foreign: e.Foreign, Call: e.Call}
 		h.now.changes = append(h.now.changes, c)

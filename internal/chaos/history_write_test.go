@@ -69,7 +69,7 @@ func TestTheWritesOfAnAttachmentAreRecordedWithTheirOutcome(t *testing.T) {
 	var got []string
 	last := write{}
 	for _, w := range h.take().writes {
-		if w.By != "hub0" || w.place != (place{"d", "rec-v0", "id-of-node1"}) || !strings.HasPrefix(w.Object, "volumeattachments/rec-v0-p0.node1") || w.Until < w.At {
+		if w.By != "hub0" || w.place != (place{Driver: "d", Volume: "rec-v0", Node: "id-of-node1"}) || !strings.HasPrefix(w.Object, "volumeattachments/rec-v0-p0.node1") || w.Until < w.At {
 			t.Errorf("recorded %+v", w)
 		}
 		if w.known() && !w.follows(last) {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 )
 
 // span is a time in which a storage has a volume attached to a node.
@@ -17,17 +19,17 @@ type span struct {
 // past answers questions about a history, by place.
 type past struct {
 	spans  map[place][]span
-	calls  map[place][]call  // ended, in the order of their ends
-	writes map[place][]write // of VolumeAttachments and PersistentVolumes
-	turns  map[string][]turn // by driver
-	nodes  map[place][]place // by the place of the volume without a node
+	calls  map[place][]call         // ended, in the order of their ends
+	writes map[place][]write        // of VolumeAttachments and PersistentVolumes
+	turns  map[string][]safety.Turn // by driver
+	nodes  map[place][]place        // by the place of the volume without a node
 	starts []watchStart
 	lacks  []lack
 }
 
 // pastOf indexes a history.
 func pastOf(r record) *past {
-	p := &past{map[place][]span{}, map[place][]call{}, map[place][]write{}, map[string][]turn{}, map[place][]place{}, r.starts, r.lacks}
+	p := &past{map[place][]span{}, map[place][]call{}, map[place][]write{}, map[string][]safety.Turn{}, map[place][]place{}, r.starts, r.lacks}
 	for _, c := range r.changes {
 		spans := p.spans[c.place]
 		if n := len(spans); n > 0 && spans[n-1].to == forEver {
@@ -90,6 +92,17 @@ func (p *past) everAttached(at place, from, to moment) bool {
 	return slices.ContainsFunc(p.spans[at], func(s span) bool { return s.from <= to && s.to >= from })
 }
 
+// has says whether the storage had a volume at a node in all of [from, to], or at some moment.
+func (p *past) has(at place, from, to moment) safety.Known {
+	switch {
+	case !p.everFree(at, from, to):
+		return safety.Yes
+	case p.everAttached(at, from, to):
+		return safety.Perhaps
+	}
+	return safety.No
+}
+
 // lostBefore reports whether the last attachment before a moment was ended by a fault.
 func (p *past) lostBefore(at place, t moment) bool {
 	lost := false
@@ -131,32 +144,6 @@ func (p *past) previous(w write) (write, bool) {
 	}
 	return last, last.known()
 }
-
-// refusedDetach reports whether the last call for a place that had ended before a moment is an unpublish that failed.
-// A call that was cancelled, or whose connection ended, is no answer: the hub tries such a call again before it lets
-// the volume go elsewhere, but lets a volume go whose connection ends each time.
-func (p *past) refusedDetach(at place, t moment) bool {
-	lost := 0 // calls in a row without an answer
-	for _, c := range slices.Backward(p.calls[at]) {
-		if c.Until > t {
-			continue
-		}
-		if c.Method != unpublish || c.Code == "OK" {
-			return false
-		}
-		if lost++; isAnswer(c.Code) || lost > maxDisconnects {
-			return true
-		}
-	}
-	return false
-}
-
-// maxDisconnects is how often in a row the connection may end during a call before the hub counts that as an answer of
-// the driver (package hub, disconnectsAllowed).
-const maxDisconnects = 3
-
-// isAnswer reports whether a code of a failed call is the answer of a driver.
-func isAnswer(code string) bool { return code != "Canceled" && code != "Unavailable" }
 
 // happenedSince reports whether the storage has changed or a call was made at the place of a call since a moment, or
 // the caller has made a call there at any time before.
@@ -236,4 +223,42 @@ func (r record) tail() record {
 func hubOf(process string) string {
 	hub, _, _ := strings.Cut(process, "/")
 	return hub
+}
+
+// turnsOf returns the turns of one driver in the order of their begins, from the writes of its Lease. A lease that
+// was not renewed ends one duration after the last write of its holder. A write without a known outcome counts
+// where the next write builds on it, and as a renewal.
+func turnsOf(writes []write, to moment) []safety.Turn {
+	known := slices.DeleteFunc(slices.Clone(writes), func(w write) bool { return !w.known() })
+	slices.SortFunc(known, func(x, y write) int { return cmp.Compare(x.Version, y.Version) })
+	var turns []safety.Turn
+	begin := func(t safety.Turn) {
+		if n := len(turns); n == 0 || turns[n-1].Holder != t.Holder {
+			turns = append(turns, t)
+		}
+	}
+	for i, w := range known {
+		begin(safety.Turn{At: w.At, Until: w.Until, Holder: w.Lease.Holder})
+		next := write{At: to, Lease: &leaseWrite{BasedOn: w.Version}}
+		if i+1 < len(known) {
+			next = known[i+1]
+		}
+		last := w
+		for _, u := range writes {
+			if u.known() || u.At < w.At || u.At > next.At {
+				continue
+			}
+			switch {
+			case u.Lease.Holder == last.Lease.Holder:
+				last = u
+			case next.Lease.BasedOn != w.Version && next.At < to:
+				begin(safety.Turn{At: u.At, Until: next.At, Holder: u.Lease.Holder})
+				last = u
+			}
+		}
+		if d := last.Lease.Duration; last.Lease.Holder != "" && next.At > last.Until+d {
+			begin(safety.Turn{At: w.At + d, Until: last.Until + d, Holder: ""})
+		}
+	}
+	return turns
 }

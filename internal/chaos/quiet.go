@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
@@ -99,15 +100,15 @@ func (w *world) confirm(ctx context.Context) ([]Finding, error) {
 
 // look returns the state as the watches and the books have it.
 func (w *world) look() state {
-	s := state{wanted: map[string]want{}, attachments: w.Attachments.List(), volumes: w.volumes.List()}
+	s := state{wanted: map[string]safety.Want{}, attachments: w.Attachments.List(), volumes: w.volumes.List()}
 	for _, p := range w.pods {
 		now, busy := p.current()
 		if busy {
 			s.moving = append(s.moving, p.volume.name)
 		}
 		if now.node != "" {
-			name := p.attachment(now.node).Name
-			s.wanted[name] = want{name, now.uid, p.volume.name, p.volume.storage.Name, testbed.NodeID(now.node)}
+			at := place{Driver: p.volume.storage.Name, Volume: p.volume.name, Node: testbed.NodeID(now.node)}
+			s.wanted[p.attachment(now.node).Name] = safety.Want{UID: string(now.uid), At: at}
 		}
 	}
 	if !w.cleared {

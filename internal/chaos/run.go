@@ -119,11 +119,7 @@ func (r *run) stretch(ctx context.Context, p planner, s Stretch) error {
 		return err
 	}
 	shown.Faults = r.injector.carriedOut() - before
-	for _, w := range r.look().wanted {
-		if w.volume != "" {
-			shown.Attached++
-		}
-	}
+	shown.Attached = len(r.look().wanted)
 	r.report.Stretches = append(r.report.Stretches, shown)
 	fmt.Fprintf(r.options.Out, "%v; %d of %d faults, %s\n", shown, r.injector.carriedOut(), r.options.Faults,
 		progress.Left(time.Since(r.faulty), float64(r.injector.carriedOut()), float64(r.options.Faults)))

@@ -33,7 +33,6 @@ type world struct {
 	timeline       *timeline
 	history        *history
 	tail           record               // what the next check of the history builds on
-	shown          int                  // pages of porcupine
 	client         kubernetes.Interface // not behind a proxy
 	config         *driversFile
 	storages       []*storage

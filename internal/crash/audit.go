@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 )
 
 // objects are those of the API server at one moment, by name.
@@ -19,68 +21,51 @@ type objects struct {
 	volumes     map[string]corev1.PersistentVolume
 }
 
-// untrue returns what objects and books say that is not so while a process works or has just been killed: a status
-// that is not true, and a volume that is attached although no VolumeAttachment with a finalizer stands for it.
+// world returns the objects and the storage of the trial as the rules look at them.
+func (t *trial) world(o objects) (w safety.World) {
+	finalizer := attach.Finalizer(t.driver())
+	for name, va := range o.attachments {
+		if key, _ := keyOf(name); key == t.key {
+			w.Claims = append(w.Claims, safety.ClaimOf(&va, finalizer))
+		}
+	}
+	for name, pv := range o.volumes {
+		if key, _ := keyOf(name); key == t.key {
+			w.Volumes = append(w.Volumes, safety.VolumeOf(&pv, finalizer))
+		}
+	}
+	w.Published = t.backend.Books().Places()
+	return w
+}
+
+// untrue returns what is not so while a process works or has just been killed: a status that is not true, and a volume that is
+// attached although no VolumeAttachment with a finalizer stands for it.
 // Two triggers make such a difference behind the process, and the process can mend it only after its next listing: a
 // status may outlive an attachment that the storage lost, and an attachment may outlive a removed VolumeAttachment.
-func (t *trial) untrue(o objects) (untrue []string) {
-	books := t.backend.Books()
-	stands := map[call]bool{}
-	for name, c := range t.named(t.Scenario.claims) {
-		va, exists := o.attachments[name]
-		published := false
-		for _, node := range c.nodes {
-			published = published || books.IsAttached(c.volume, node)
-			stands[call{volume: c.volume, node: node}] = exists && len(va.Finalizers) > 0 || !exists && t.Scenario.unowned
-		}
-		// A detach makes the status untrue until its finalizer goes, as with csi-attacher: status.attached stays.
-		if exists && va.Status.Attached && va.DeletionTimestamp == nil && !published && !t.Scenario.loses {
-			untrue = append(untrue, name+" says attached: true, and the storage has the volume nowhere")
-		}
+func (t *trial) untrue(o objects) error {
+	var statuses, guards error
+	if !t.Scenario.loses {
+		statuses = t.world(o).Statuses()
 	}
-	for at := range attachedIn(books) {
-		if !stands[at] {
-			untrue = append(untrue, fmt.Sprintf("%s is attached to %s, and no VolumeAttachment with a finalizer stands for it", at.volume, at.node))
-		}
+	if !t.Scenario.unowned {
+		guards = t.world(o).Guarded()
 	}
-	return untrue
+	return errors.Join(statuses, guards)
 }
 
 // missing returns how objects and books differ from the wish.
 func (t *trial) missing(o objects, w wish) (missing []string) {
-	want := map[call]bool{}
+	rest := safety.Rest{World: t.world(o), Wants: map[string]safety.Want{}, Keeps: []string{}, Running: t.backend.Books().RunningCalls()}
 	for va, at := range w.attached {
-		want[call{volume: t.name(at.volume), node: t.name(at.node)}] = true
-		if now, ok := o.attachments[t.name(va)]; !ok || !now.Status.Attached || len(now.Finalizers) == 0 {
-			missing = append(missing, va+" is not attached with a finalizer")
-		}
+		rest.Wants[t.name(va)] = safety.Want{At: safety.Place{Driver: t.driver(), Volume: t.name(at.volume), Node: t.name(at.node)}}
 	}
-	for name := range o.attachments {
-		key, own := keyOf(name)
-		if _, wanted := w.attached[own]; key == t.key && !wanted {
-			missing = append(missing, own+" still exists")
-		}
+	for _, v := range w.volumes {
+		rest.Keeps = append(rest.Keeps, t.name(v))
 	}
-	for name := range o.volumes {
-		if key, own := keyOf(name); key == t.key && !slices.Contains(w.volumes, own) {
-			missing = append(missing, "PersistentVolume "+own+" still exists")
-		}
-	}
-	have := attachedIn(t.backend.Books())
-	if !maps.Equal(have, want) {
-		missing = append(missing, fmt.Sprintf("the storage has %v attached, want %v", have, want))
+	for _, err := range rest.Settled() {
+		missing = append(missing, err.Error())
 	}
 	return missing
-}
-
-func attachedIn(b fakecsi.Books) map[call]bool {
-	attached := map[call]bool{}
-	for volume, nodes := range b.Attached {
-		for node := range nodes {
-			attached[call{volume: volume, node: node}] = true
-		}
-	}
-	return attached
 }
 
 // once returns how often each call has succeeded so far.
@@ -109,8 +94,8 @@ func (t *trial) needless() (needless []string) {
 		if parts := strings.Fields(c); !t.Scenario.loses && t.tapes[t.victim()].repeatable(call{parts[0], t.name(parts[1]), t.name(parts[2])}) {
 			needed++
 		}
-		if once[c] > needed {
-			needless = append(needless, fmt.Sprintf("%s succeeded %d times, needed %d", c, once[c], needed))
+		if err := safety.AtMost(c, once[c], needed); err != nil {
+			needless = append(needless, err.Error())
 		}
 	}
 	return needless

@@ -226,8 +226,8 @@ func (r *run) work(ctx context.Context) error {
 		return err
 	}
 	for i, t := range r.trials {
-		for _, finding := range t.untrue(now) {
-			r.findings[i] = append(r.findings[i], "when it was killed: "+finding)
+		if err := t.untrue(now); err != nil {
+			r.findings[i] = append(r.findings[i], "when it was killed: "+err.Error())
 		}
 	}
 	return nil

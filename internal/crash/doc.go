@@ -13,7 +13,7 @@
 // before or after the trigger, until 3 s after the takeover. The leases of the dead process are made to expire after
 // a second, so that the processes themselves can have long leases.
 //
-// What must hold, as audit.go says:
+// What must hold, as audit.go says with the rules of package safety:
 //
 //   - When the process is killed, a status that says "attached" is true, and a VolumeAttachment with a finalizer
 //     stands for whatever is attached. Two scenarios begin with the opposite: the storage loses an attachment whose

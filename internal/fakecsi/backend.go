@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
@@ -85,6 +84,7 @@ func New(o Options) (*Backend, error) {
 		books:     newBookkeeper(o.CountersOnly),
 		changed:   make(chan struct{}),
 	}
+	b.books.violated = b.tellViolation
 	b.behaviour.latency = map[Method]Latency{}
 	b.behaviour.apply(Knobs{Name: o.Name, Capabilities: o.Capabilities})
 	for _, n := range o.Nodes {
@@ -141,13 +141,6 @@ func (b *Backend) changeStorage(k Knobs) {
 	}
 	for _, a := range k.GainAttachments {
 		b.record(b.storage.gain(a.Volume, a.Node))
-		at := b.storage.volumes[a.Volume].nodes[a.Node]
-		if others, _ := b.storage.conflict(a.Volume, a.Node, at); len(others) > 0 {
-			b.books.violate(Violation{
-				Kind: AttachedTwice, Time: time.Now(), Volume: a.Volume,
-				Nodes: append([]string{a.Node}, others...), Detail: "by a knob",
-			})
-		}
 	}
 }
 

@@ -3,13 +3,16 @@ package fakecsi
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 )
 
 // request is what the books and the knobs look at in a call.
@@ -32,6 +35,7 @@ type call struct {
 	multiNode bool
 	modeKnown bool
 	caller    context.Context // ended: the caller has left
+	broken    []safety.Rule
 }
 
 // bookkeeper keeps the books. It has no lock of its own.
@@ -43,9 +47,11 @@ type bookkeeper struct {
 	books     Books
 	running   map[uint64]*call
 	methods   map[Method]*MethodBook
-	volumes   map[string][]*call // publishes and unpublishes in flight
-	volumeMax map[string]int     // most calls in flight of a volume that ever had more than one
-	multiNode map[string]bool    // by volume: whether its last publish had a multi-node mode
+	volumes   map[string][]*call            // publishes and unpublishes in flight
+	volumeMax map[string]int                // most calls in flight of a volume that ever had more than one
+	multiNode map[string]bool               // by volume: whether its last publish had a multi-node mode
+	refusals  map[VolumeNode]safety.Refusal // of what the driver refuses to detach
+	violated  func(Violation)               // is told of each; may be nil
 	requests  map[requestKey]proto.Message
 }
 
@@ -62,6 +68,7 @@ func newBookkeeper(countersOnly bool) *bookkeeper {
 		volumes:      map[string][]*call{},
 		volumeMax:    map[string]int{},
 		multiNode:    map[string]bool{},
+		refusals:     map[VolumeNode]safety.Refusal{},
 		requests:     map[requestKey]proto.Message{},
 	}
 	for _, m := range methods {
@@ -104,26 +111,79 @@ func (l *bookkeeper) beginVolume(c *call) {
 	}
 	l.volumes[c.Volume] = append(l.volumes[c.Volume], c)
 	calls := present(l.volumes[c.Volume])
-	n, onNode := len(calls), 0
+	n, onNode, single := len(calls), 0, false
 	if n > 1 {
 		l.volumeMax[c.Volume] = max(l.volumeMax[c.Volume], n)
 	}
-	single := false
+	var others []safety.Call
 	for _, other := range calls {
 		single = single || other.modeKnown && !other.multiNode
 		if other.Node == c.Node {
 			onNode++
+		}
+		if other != c {
+			others = append(others, other.safety())
 		}
 	}
 	l.books.MaxInFlightPerVolumeNode = max(l.books.MaxInFlightPerVolumeNode, onNode)
 	if single {
 		l.books.MaxInFlightPerVolume = max(l.books.MaxInFlightPerVolume, n)
 	}
-	if single && n > 1 || onNode > 1 {
-		l.violate(Violation{
-			Kind: ConcurrentCalls, Time: c.Start, Call: c.ID, Volume: c.Volume,
-			Detail: fmt.Sprintf("%d calls in flight, %d of them for node %s", n, onNode, c.Node),
-		})
+	l.judge(c, safety.One(c.safety(), others))
+}
+
+// safety returns the call as the rules look at it.
+func (c *call) safety() safety.Call {
+	shared := safety.Surely(c.multiNode)
+	if !c.modeKnown {
+		shared = safety.Perhaps
+	}
+	return safety.Call{Method: safety.Method(c.Method), Place: safety.Place{Volume: c.Volume, Node: c.Node}, Shared: shared}
+}
+
+// judgeElsewhere judges a publish of a volume that is attached to other nodes too, by calls.
+func (l *bookkeeper) judgeElsewhere(c *call, others []string) {
+	var places []safety.Place
+	for _, n := range others {
+		places = append(places, safety.Place{Volume: c.Volume, Node: n})
+	}
+	l.judge(c, safety.Elsewhere(c.safety(), places, l.refused), append([]string{c.Node}, others...)...)
+}
+
+// refused reports whether the driver has refused to detach a volume. A caller that has left counts: its call may still run here
+// for a moment.
+func (l *bookkeeper) refused(p safety.Place) bool {
+	r := l.refusals[VolumeNode{p.Volume, p.Node}]
+	for _, c := range l.volumes[p.Volume] {
+		if c.caller.Err() != nil && c.Node == p.Node {
+			r = r.After(safety.Method(c.Method), c.told())
+		}
+	}
+	return r.Refused()
+}
+
+// told returns the code that the caller has got.
+func (c *call) told() codes.Code {
+	if err := c.caller.Err(); err != nil {
+		return status.FromContextError(err).Code()
+	}
+	return c.Code
+}
+
+// judge books the rule that a call breaks. Each call breaks each rule once.
+func (l *bookkeeper) judge(c *call, err error, nodes ...string) {
+	var b *safety.Broken
+	if !errors.As(err, &b) || slices.Contains(c.broken, b.Rule) {
+		return
+	}
+	c.broken = append(c.broken, b.Rule)
+	v := Violation{Rule: b.Rule, Time: time.Now(), Call: c.ID, Volume: c.Volume, Nodes: nodes, Detail: b.Text}
+	l.books.ViolationCount++
+	if len(l.books.Violations) < maxViolations {
+		l.books.Violations = append(l.books.Violations, v)
+	}
+	if l.violated != nil {
+		l.violated(v)
 	}
 }
 
@@ -159,6 +219,10 @@ func (l *bookkeeper) end(c *call, changed bool, err error, now time.Time) {
 	l.books.InFlight.end()
 	if c.Method.attaches() {
 		l.books.AttachInFlight.end()
+		at := VolumeNode{c.Volume, c.Node}
+		if l.refusals[at] = l.refusals[at].After(safety.Method(c.Method), c.told()); l.refusals[at] == (safety.Refusal{}) {
+			delete(l.refusals, at)
+		}
 	}
 	if rest := slices.DeleteFunc(l.volumes[c.Volume], func(o *call) bool { return o == c }); len(rest) > 0 {
 		l.volumes[c.Volume] = rest
@@ -167,13 +231,6 @@ func (l *bookkeeper) end(c *call, changed bool, err error, now time.Time) {
 	}
 	if !l.countersOnly {
 		l.books.Calls = append(l.books.Calls, c.Call)
-	}
-}
-
-func (l *bookkeeper) violate(v Violation) {
-	l.books.ViolationCount++
-	if len(l.books.Violations) < maxViolations {
-		l.books.Violations = append(l.books.Violations, v)
 	}
 }
 

@@ -1,9 +1,13 @@
 package fakecsi
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 )
 
 // Books is a snapshot of a Backend: its calls and its storage. Snapshots share maps
@@ -95,31 +99,15 @@ type Call struct {
 	Abandoned bool `json:"abandoned,omitempty"`
 }
 
-// ViolationKind is a sort of Violation.
-type ViolationKind string
-
-const (
-	// AttachedTwice: Knobs.GainAttachments attached a volume of a single-node mode to a second node.
-	AttachedTwice ViolationKind = "AttachedTwice"
-	// AskedTwice: the caller asked to attach such a volume to a second node, and the storage
-	// refused. It is no violation where the volume is elsewhere by Knobs.GainAttachments alone.
-	AskedTwice ViolationKind = "AskedTwice"
-	// ConcurrentCalls: a publish or unpublish began while another call of the same
-	// volume was in flight. Only calls in a multi-node mode for different nodes may
-	// overlap.
-	ConcurrentCalls ViolationKind = "ConcurrentCalls"
-	// NotAnnounced: the caller used a capability that the driver does not announce.
-	NotAnnounced ViolationKind = "NotAnnounced"
-)
-
-// Violation is something that a correct caller, or a correct storage, never does.
+// Violation is a call that a correct caller never makes: it breaks safety.OneCall, OneNode or Announced. Of what knobs have
+// attached no caller can know, so it breaks nothing.
 type Violation struct {
-	Kind   ViolationKind `json:"kind"`
-	Time   time.Time     `json:"time"`
-	Call   uint64        `json:"call,omitempty"` // 0: by a knob
-	Volume string        `json:"volume,omitempty"`
-	Nodes  []string      `json:"nodes,omitempty"`
-	Detail string        `json:"detail,omitempty"`
+	Rule   safety.Rule `json:"rule"`
+	Time   time.Time   `json:"time"`
+	Call   uint64      `json:"call"`
+	Volume string      `json:"volume,omitempty"`
+	Nodes  []string    `json:"nodes,omitempty"` // of OneNode: that of the call, and the others
+	Detail string      `json:"detail,omitempty"`
 }
 
 const maxViolations = 1000
@@ -128,6 +116,28 @@ const maxViolations = 1000
 func (b Books) IsAttached(volume, node string) bool {
 	_, ok := b.Attached[volume][node]
 	return ok
+}
+
+// Places returns where volumes are attached, sorted.
+func (b Books) Places() []safety.Place {
+	var places []safety.Place
+	for _, volume := range slices.Sorted(maps.Keys(b.Attached)) {
+		for _, node := range slices.Sorted(maps.Keys(b.Attached[volume])) {
+			places = append(places, safety.Place{Driver: b.Driver, Volume: volume, Node: node})
+		}
+	}
+	return places
+}
+
+// RunningCalls returns the publishes and unpublishes in flight.
+func (b Books) RunningCalls() []safety.Call {
+	var calls []safety.Call
+	for _, c := range b.Running {
+		if c.Method.attaches() {
+			calls = append(calls, safety.Call{Method: safety.Method(c.Method), Place: safety.Place{Driver: b.Driver, Volume: c.Volume, Node: c.Node}})
+		}
+	}
+	return calls
 }
 
 // CallsOf returns the ended calls of a method for a volume, in the order of their

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 )
 
 func TestBooksTellEachCall(t *testing.T) {
@@ -103,7 +106,7 @@ func TestTwoCallsForOneVolumeAtOnceAreAViolation(t *testing.T) {
 		if bk.MaxInFlightPerVolume != 2 || bk.VolumesInFlight["v"] != (Flight{Max: 2}) {
 			t.Errorf("per volume %d, of v %+v", bk.MaxInFlightPerVolume, bk.VolumesInFlight["v"])
 		}
-		if bk.ViolationCount != 1 || bk.Violations[0].Kind != ConcurrentCalls || bk.Violations[0].Volume != "v" {
+		if bk.ViolationCount != 1 || bk.Violations[0].Rule != safety.OneCall || bk.Violations[0].Volume != "v" {
 			t.Errorf("violations: %v", bk.Violations)
 		}
 	})
@@ -128,7 +131,7 @@ func TestCallsForOneMultiNodeVolumeAtOnceAreAViolationOnOneNodeOnly(t *testing.T
 		go unpublish(t.Context(), b, "v", "n3")
 		synctest.Wait()
 		bk = b.Books()
-		if bk.ViolationCount != 1 || bk.Violations[0].Kind != ConcurrentCalls || bk.MaxInFlightPerVolumeNode != 2 {
+		if bk.ViolationCount != 1 || bk.Violations[0].Rule != safety.OneCall || bk.MaxInFlightPerVolumeNode != 2 {
 			t.Errorf("one node: per node %d, violations %v", bk.MaxInFlightPerVolumeNode, bk.Violations)
 		}
 		turn(t, b, Knobs{ReleaseAll: true})
@@ -180,7 +183,9 @@ func TestCallInASingleNodeModeBesideOthersIsAViolation(t *testing.T) {
 			synctest.Wait()
 			go second(b)
 			synctest.Wait()
-			if bk := b.Books(); bk.MaxInFlightPerVolume != 2 || bk.ViolationCount != 1 || bk.Violations[0].Kind != ConcurrentCalls {
+			bk := b.Books()
+			at := slices.IndexFunc(bk.Violations, func(v Violation) bool { return v.Rule == safety.OneCall })
+			if bk.MaxInFlightPerVolume != 2 || at < 0 {
 				t.Errorf("%s: per volume %d, violations %v", name, bk.MaxInFlightPerVolume, bk.Violations)
 			}
 			turn(t, b, Knobs{ReleaseAll: true})
@@ -215,7 +220,7 @@ func TestASecondNodeForASingleNodeVolumeIsAViolation(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	vs := b.Books().Violations
-	if len(vs) != 1 || vs[0].Kind != AskedTwice || cmp.Diff([]string{"n2", "n1"}, vs[0].Nodes) != "" || vs[0].Call != 2 {
+	if len(vs) != 1 || vs[0].Rule != safety.OneNode || cmp.Diff([]string{"n2", "n1"}, vs[0].Nodes) != "" || vs[0].Call != 2 {
 		t.Errorf("violations %+v", vs)
 	}
 	if b.Books().IsAttached("v", "n2") {
@@ -235,15 +240,42 @@ func TestASecondNodeBesideOneGainedBehindTheBackIsNoViolationOfTheCaller(t *test
 	}
 	publish(t.Context(), b, "v", "n1", rwo) // from here on it is the caller's own
 	publish(t.Context(), b, "v", "n2", rwo)
-	if vs := b.Books().Violations; len(vs) != 1 || vs[0].Kind != AskedTwice {
+	if vs := b.Books().Violations; len(vs) != 1 || vs[0].Rule != safety.OneNode {
 		t.Errorf("violations %+v", vs)
 	}
+}
+
+// The driver decides then. A call whose caller has left is an answer too: that it took too long.
+func TestASecondNodeForWhatTheDriverRefusesToDetachIsNoViolation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend(t, Options{})
+		publish(t.Context(), b, "v", "n1", rwo)
+		turn(t, b, Knobs{Fail: []Fault{{Method: ControllerUnpublishVolume, Code: codes.Internal, Count: 1}}})
+		unpublish(t.Context(), b, "v", "n1")
+		publish(t.Context(), b, "v", "n2", rwo)
+		if vs := b.Books().Violations; len(vs) > 0 {
+			t.Errorf("refused: %+v", vs)
+		}
+		turn(t, b, Knobs{FinishAbandoned: new(true), Hang: []Hang{{Method: ControllerUnpublishVolume}}})
+		publish(t.Context(), b, "v", "n1", rwo) // from here on it is not refused
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go unpublish(ctx, b, "v", "n1")
+		time.Sleep(2 * time.Second)
+		publish(t.Context(), b, "v", "n2", rwo)
+		if vs := b.Books().Violations; len(vs) > 0 {
+			t.Errorf("timed out: %+v", vs)
+		}
+		publish(t.Context(), b, "v", "n3", rwo)
+		turn(t, b, Knobs{ReleaseAll: true})
+		synctest.Wait()
+	})
 }
 
 func TestUseOfWhatIsNotAnnouncedIsAViolation(t *testing.T) {
 	b := newBackend(t, Options{Capabilities: []Capability{ControllerService}})
 	unpublish(t.Context(), b, "v", "n1")
-	if vs := b.Books().Violations; len(vs) != 1 || vs[0].Kind != NotAnnounced {
+	if vs := b.Books().Violations; len(vs) != 1 || vs[0].Rule != safety.Announced {
 		t.Errorf("violations: %v", vs)
 	}
 }

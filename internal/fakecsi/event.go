@@ -15,9 +15,10 @@ const (
 	CallEnded EventKind = "CallEnded"
 	Attached  EventKind = "Attached"
 	Detached  EventKind = "Detached"
+	Violated  EventKind = "Violated" // of Books.Violations; it comes before the begin of its call
 )
 
-// Event is the begin or the end of a publish or unpublish, or a change of what is attached.
+// Event is the begin or the end of a publish or unpublish, a change of what is attached, or a Violation.
 type Event struct {
 	Kind   EventKind
 	Time   time.Time
@@ -34,6 +35,15 @@ type Event struct {
 	Code     codes.Code
 
 	Foreign bool // of Attached: by Knobs.GainAttachments
+
+	Violation Violation // of Violated
+}
+
+// tellViolation reports a violation. Called with mu held.
+func (b *Backend) tellViolation(v Violation) {
+	if b.observe != nil {
+		b.observe(Event{Kind: Violated, Time: v.Time, Driver: b.behaviour.name, Volume: v.Volume, Call: v.Call, Violation: v})
+	}
 }
 
 // tell reports the begin or the end of a call. Called with mu held.

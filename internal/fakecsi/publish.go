@@ -4,11 +4,12 @@ import (
 	"context"
 	"maps"
 	"strings"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 )
 
 // ControllerGetCapabilities implements csi.ControllerServer.
@@ -98,13 +99,8 @@ func (b *Backend) publish(c *call, want Attachment) (bool, error) {
 		}
 		return false, nil
 	}
-	if others, knowable := b.storage.conflict(c.Volume, c.Node, want); len(others) > 0 {
-		// No caller can know of an attachment that a knob has made.
-		if knowable {
-			b.books.violate(Violation{
-				Kind: AskedTwice, Time: time.Now(), Call: c.ID, Volume: c.Volume, Nodes: append([]string{c.Node}, others...), Detail: want.AccessMode,
-			})
-		}
+	if others := b.storage.conflict(c.Volume, c.Node, want, true); len(others) > 0 {
+		b.books.judgeElsewhere(c, b.storage.conflict(c.Volume, c.Node, want, false))
 		return false, status.Errorf(codes.FailedPrecondition, "volume %s is published to another node: %s", c.Volume, strings.Join(others, ", "))
 	}
 	if limit := b.behaviour.maxPerNode; limit > 0 && b.storage.onNode[c.Node] >= limit {
@@ -138,7 +134,7 @@ func (b *Backend) require(c *call, capability Capability) error {
 
 // notAnnounced books a violation: the caller used what the driver does not announce.
 func (b *Backend) notAnnounced(c *call, code codes.Code, what string) error {
-	b.books.violate(Violation{Kind: NotAnnounced, Time: time.Now(), Call: c.ID, Volume: c.Volume, Detail: what})
+	b.books.judge(c, safety.Unannounced(what))
 	return status.Errorf(code, "the driver does not announce it: %s", what)
 }
 

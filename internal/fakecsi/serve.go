@@ -32,6 +32,9 @@ func (b *Backend) serve(ctx context.Context, r request, e effect) error {
 	b.mu.Lock()
 	r.multiNode, r.modeKnown = b.multiNode(r)
 	c := b.books.begin(ctx, r, time.Now())
+	if r.method == ControllerPublishVolume {
+		b.books.judgeElsewhere(c, b.storage.conflict(r.volume, r.node, Attachment{AccessMode: r.accessMode}, false))
+	}
 	c.plan = b.behaviour.plan(r)
 	b.tell(CallBegan, c)
 	b.note()

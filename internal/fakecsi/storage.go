@@ -128,28 +128,26 @@ func (s *storage) detach(id, node string) []Record {
 	return out
 }
 
-// conflict returns, sorted, the other nodes to which the volume is attached if a and
-// these attachments exclude each other. knowable reports whether a call made at
-// least one of them, so that the caller knows of it.
-func (s *storage) conflict(id, node string, a Attachment) (others []string, knowable bool) {
+// conflict returns, sorted, the other nodes to which the volume is attached if a and these attachments exclude each other:
+// also those that no call has made, of which no caller knows, or those of calls alone.
+func (s *storage) conflict(id, node string, a Attachment, foreign bool) (others []string) {
 	v, ok := s.volumes[id]
 	if !ok {
-		return nil, false
+		return nil
 	}
 	single := a.singleNode()
 	for n, existing := range v.nodes {
-		if n == node {
+		if n == node || existing.Foreign && !foreign {
 			continue
 		}
 		others = append(others, n)
 		single = single || existing.singleNode()
-		knowable = knowable || !existing.Foreign
 	}
 	if !single {
-		return nil, false
+		return nil
 	}
 	slices.Sort(others)
-	return others, knowable
+	return others
 }
 
 // gain attaches a volume without a call, in the mode that it already has
