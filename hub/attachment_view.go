@@ -9,8 +9,8 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -170,10 +170,10 @@ func (l *leader) describe(a *status.Attachment, s driverState, va *storagev1.Vol
 	if op == attach.Idle {
 		return
 	}
-	if lane == volume.DriftLane {
+	if lane == queue.DriftLane {
 		a.Operation = status.Drift
 	}
-	e, ok := l.table.Look(volume.ClaimKey(va.Name))
+	e, ok := l.queue.Look(queue.ClaimKey(va.Name))
 	if a.Tries = e.Failures; e.Error != "" {
 		if e.Error != a.LastError { // newer than the error in the object
 			a.LastErrorTime = time.Time{}
@@ -183,15 +183,15 @@ func (l *leader) describe(a *status.Attachment, s driverState, va *storagev1.Vol
 	if a.Since.IsZero() && ok {
 		a.Since = e.Since
 	}
-	switch running := ok && e.State == volume.Running; {
+	switch running := ok && e.State == queue.Running; {
 	case running:
-		a.Call = l.calls.of(volume.ClaimKey(va.Name))
+		a.Call = l.calls.of(queue.ClaimKey(va.Name))
 		if a.State = status.Attaching; op == attach.Detaching {
 			a.State = status.Detaching
 		}
 	case s.State != Ready:
 		a.Waiting = s.wait()
-	case ok && e.State == volume.Delayed:
+	case ok && e.State == queue.Delayed:
 		a.State, a.NextTry = status.Failing, e.Due
 	case ok:
 		a.Waiting = l.waitOf(e.Wait, va.Spec.NodeName)
@@ -214,10 +214,10 @@ func (s driverState) wait() status.Wait {
 }
 
 // waitOf returns the wait of an entry for a node in the terms of the status.
-func (l *leader) waitOf(w volume.Wait, node string) status.Wait {
+func (l *leader) waitOf(w queue.Wait, node string) status.Wait {
 	switch w.Kind {
-	case volume.WaitDetach:
-		if w.Detach.Kind == volume.UnownedKind {
+	case queue.WaitDetach:
+		if w.Detach.Kind == queue.UnownedKind {
 			return status.Wait{Kind: status.WaitForUnowned, NodeID: w.Detach.Target.NodeID}
 		}
 		wait := status.Wait{Kind: status.WaitForDetach, VolumeAttachment: w.Detach.Name, Node: w.Node}
@@ -225,13 +225,13 @@ func (l *leader) waitOf(w volume.Wait, node string) status.Wait {
 			wait.Node = other.Spec.NodeName
 		}
 		return wait
-	case volume.WaitVolume:
+	case queue.WaitVolume:
 		return status.Wait{Kind: status.WaitForVolume}
-	case volume.WaitNode:
+	case queue.WaitNode:
 		return status.Wait{Kind: status.WaitForNode}
-	case volume.WaitCapacity:
+	case queue.WaitCapacity:
 		return status.Wait{Kind: status.WaitForCapacity, Node: node, Limit: attach.Allocatable(l.cluster.CSINode(node), l.name), Position: w.Position}
-	case volume.WaitNothing:
+	case queue.WaitNothing:
 		return status.Wait{}
 	}
 	return status.Wait{Kind: status.WaitForWorker}

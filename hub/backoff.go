@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -35,7 +35,7 @@ func backoff(retry registry.Retry, failures int, err error, random func() float6
 
 // retryIn returns the backoff of an entry. If the entry is a suspect, it waits for a random part of that again after the
 // driver was away: other volumes of a driver that takes long to come back must have a time in which they can be attached.
-func (l *leader) retryIn(e *volume.Entry, failures int, err error) time.Duration {
+func (l *leader) retryIn(e *queue.Item, failures int, err error) time.Duration {
 	delay := backoff(l.settings().Retry, failures, err, jitter)
 	if e.Retries.Suspect() {
 		e.Retries.AfterReconnect = time.Duration(jitter() * float64(delay))

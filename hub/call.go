@@ -11,7 +11,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
 // settleTime is how long after a failed call the session may report that its connection has ended.
@@ -21,8 +21,8 @@ const settleTime = 100 * time.Millisecond
 // shows it. It implements attach.Controller.
 type callerOf struct {
 	*leader
-	key  volume.Key
-	lane volume.Lane
+	key  queue.Key
+	lane queue.Lane
 }
 
 // ControllerPublishVolume implements attach.Controller.

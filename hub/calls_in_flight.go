@@ -4,25 +4,25 @@ import (
 	"sync"
 	"time"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
 // callsInFlight has the calls of one term that have not returned, and knows since when the driver has answered none.
 type callsInFlight struct {
-	hasEntry func(volume.Key) bool
+	hasEntry func(queue.Key) bool
 
 	mu   sync.Mutex
-	open map[volume.Key]callInFlight // guarded by mu
+	open map[queue.Key]callInFlight // guarded by mu
 
-	session    *liveSession        // that the rest is about; guarded by mu
-	unanswered time.Time           // the first call began after the last answer; zero: there is none; guarded by mu
-	owed       map[volume.Key]bool // entries whose last call has ended without an answer; guarded by mu
+	session    *liveSession       // that the rest is about; guarded by mu
+	unanswered time.Time          // the first call began after the last answer; zero: there is none; guarded by mu
+	owed       map[queue.Key]bool // entries whose last call has ended without an answer; guarded by mu
 }
 
 type callInFlight struct {
 	status.Call
-	lane volume.Lane
+	lane queue.Lane
 }
 
 // begin notes that the call of an entry begins. An entry has one call at a time.
@@ -36,13 +36,13 @@ func (c *callsInFlight) begin(s *liveSession, e *callerOf, method string, now ti
 		c.unanswered = now
 	}
 	if c.open == nil {
-		c.open = map[volume.Key]callInFlight{}
+		c.open = map[queue.Key]callInFlight{}
 	}
 	c.open[e.key] = callInFlight{Call: status.Call{Method: method, Since: now, VolumeAttachment: e.key.Name}, lane: e.lane}
 }
 
 // end notes that the call of an entry has returned.
-func (c *callsInFlight) end(s *liveSession, key volume.Key, answered bool) {
+func (c *callsInFlight) end(s *liveSession, key queue.Key, answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, key)
@@ -51,7 +51,7 @@ func (c *callsInFlight) end(s *liveSession, key volume.Key, answered bool) {
 	case answered:
 		c.unanswered, c.owed = time.Time{}, nil
 	case c.owed == nil:
-		c.owed = map[volume.Key]bool{key: true}
+		c.owed = map[queue.Key]bool{key: true}
 	default:
 		c.owed[key] = true
 	}
@@ -82,14 +82,14 @@ func (c *callsInFlight) unansweredSince(s *liveSession) time.Time {
 }
 
 // of returns the call of an entry, zero if it has none.
-func (c *callsInFlight) of(key volume.Key) status.Call {
+func (c *callsInFlight) of(key queue.Key) status.Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.open[key].Call
 }
 
 // oldest returns the oldest call of each lane, zero if it has none, and the number of all calls.
-func (c *callsInFlight) oldest() (oldest [volume.LaneCount]status.Call, all int) {
+func (c *callsInFlight) oldest() (oldest [queue.LaneCount]status.Call, all int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, call := range c.open {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -21,18 +21,18 @@ func TestDriverOwesAnAnswerSinceTheFirstCallAfterItsLast(t *testing.T) {
 	begin := time.Unix(1700000000, 0)
 	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
 	first, second := &liveSession{}, &liveSession{}
-	a, b := volume.ClaimKey("a"), volume.ClaimKey("b")
-	entries := map[volume.Key]bool{a: true, b: true}
-	c := callsInFlight{hasEntry: func(key volume.Key) bool { return entries[key] }}
-	call := func(s *liveSession, key volume.Key, seconds int) func() {
+	a, b := queue.ClaimKey("a"), queue.ClaimKey("b")
+	entries := map[queue.Key]bool{a: true, b: true}
+	c := callsInFlight{hasEntry: func(key queue.Key) bool { return entries[key] }}
+	call := func(s *liveSession, key queue.Key, seconds int) func() {
 		return func() {
-			c.begin(s, &callerOf{key: key, lane: volume.AttachLane}, "ControllerPublishVolume", at(seconds))
+			c.begin(s, &callerOf{key: key, lane: queue.AttachLane}, "ControllerPublishVolume", at(seconds))
 		}
 	}
-	end := func(s *liveSession, key volume.Key, answered bool) func() {
+	end := func(s *liveSession, key queue.Key, answered bool) func() {
 		return func() { c.end(s, key, answered) }
 	}
-	ended := func(key volume.Key) func() { return func() { delete(entries, key) } }
+	ended := func(key queue.Key) func() { return func() { delete(entries, key) } }
 	for _, step := range []struct {
 		what    string
 		do      func()
@@ -60,7 +60,7 @@ func TestDriverOwesAnAnswerSinceTheFirstCallAfterItsLast(t *testing.T) {
 			t.Errorf("%s: unanswered since %s, want %s", step.what, got, want)
 		}
 	}
-	if oldest, all := c.oldest(); all != 1 || oldest[volume.AttachLane].VolumeAttachment != "b" {
+	if oldest, all := c.oldest(); all != 1 || oldest[queue.AttachLane].VolumeAttachment != "b" {
 		t.Errorf("%d calls in flight, the oldest %+v, want the one of b", all, oldest)
 	}
 }
@@ -111,16 +111,16 @@ func TestHangingDriverIsLoggedOnceAMinute(t *testing.T) {
 		d := routed(t)
 		d.logger = logger
 		done := repeat(ctx, d.hangingCheck(), d.settings())
-		d.calls.begin(nil, &callerOf{d, volume.ClaimKey("quick"), volume.DetachLane}, "ControllerUnpublishVolume", time.Now())
+		d.calls.begin(nil, &callerOf{d, queue.ClaimKey("quick"), queue.DetachLane}, "ControllerUnpublishVolume", time.Now())
 		time.Sleep(30 * time.Second)
-		d.calls.end(nil, volume.ClaimKey("quick"), true)
+		d.calls.end(nil, queue.ClaimKey("quick"), true)
 		for _, name := range []string{"oldest", "other"} {
-			d.calls.begin(nil, &callerOf{d, volume.ClaimKey(name), volume.AttachLane}, "ControllerPublishVolume", time.Now())
+			d.calls.begin(nil, &callerOf{d, queue.ClaimKey(name), queue.AttachLane}, "ControllerPublishVolume", time.Now())
 			time.Sleep(time.Second)
 		}
 		time.Sleep(5*time.Minute - 12*time.Second) // until 5m20s
-		d.calls.end(nil, volume.ClaimKey("oldest"), true)
-		d.calls.end(nil, volume.ClaimKey("other"), true)
+		d.calls.end(nil, queue.ClaimKey("oldest"), true)
+		d.calls.end(nil, queue.ClaimKey("other"), true)
 		<-done
 		lines := strings.Split(strings.TrimSpace(logger.GetSink().(ktesting.Underlier).GetBuffer().String()), "\n")
 		if len(lines) != 4 { // a minute after the call began, and then each minute
@@ -140,13 +140,13 @@ func TestDriverThatAnswersNoCallIsLoggedAlthoughItsCallsEnd(t *testing.T) {
 		d.logger = logger
 		session := &liveSession{}
 		d.update(func(s *driverState) { s.session = session })
-		key := volume.ClaimKey("silent")
-		d.table.Add(key, volume.AttachLane, volume.Place{})
+		key := queue.ClaimKey("silent")
+		d.queue.Add(key, queue.AttachLane, queue.Place{})
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		done := repeat(ctx, d.hangingCheck(), d.settings())
 		for range 9 { // 90 s
-			d.calls.begin(session, &callerOf{d, key, volume.AttachLane}, "ControllerPublishVolume", time.Now())
+			d.calls.begin(session, &callerOf{d, key, queue.AttachLane}, "ControllerPublishVolume", time.Now())
 			time.Sleep(10 * time.Second)
 			d.calls.end(session, key, false)
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -84,7 +84,7 @@ func (c *hubCrowd) addDriver(name string) {
 	m.update(func(s *driverState) { s.leader = d })
 	c.managers[name] = m
 	c.routes.open(d.name, d)
-	d.table.OpenLanes()
+	d.queue.Open()
 	c.drivers = append(c.drivers, d)
 }
 
@@ -165,8 +165,8 @@ func BenchmarkRouteEventThatAsksForWork(b *testing.B) {
 	now := metav1.Now()
 	after := changed(before, func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &now })
 	ran := make(chan struct{})
-	go c.drivers[0].table.Run(b.Context(), func(e *volume.Entry) {
-		c.drivers[0].table.Done(e)
+	go c.drivers[0].queue.Run(b.Context(), func(e *queue.Item) {
+		c.drivers[0].queue.End(e, queue.Finished)
 		ran <- struct{}{}
 	})
 	if err := c.cluster.Put(after); err != nil {

@@ -26,16 +26,16 @@
 //
 //  1. The router hands an event of the cluster to the leader of the driver that spec.attacher names
 //     (router.go, watch.go).
-//  2. If the VolumeAttachment needs an operation, the leader adds an entry to the driver's volume.Table. The
-//     Table lets the entry into the attach or the detach lane when no other work on the volume comes first,
-//     and starts a worker for it (hub/volume).
+//  2. If the VolumeAttachment needs an operation, the leader adds an item to the driver's queue.Queue. The
+//     Queue lets the item into the attach or the detach lane when no other work on the volume comes first,
+//     and starts a worker for it (hub/queue). What is believed of the volume is in the volume.Table (hub/volume).
 //  3. The worker (worker.go) reads the objects again if their cached state is from before the term
 //     (takeover.go), and attach.Driver.Decide makes a plan (hub/attach).
 //  4. The worker executes the plan effect by effect (execute.go): finalizers and notes, the CSI call
 //     (call.go), the status. Each write passes the driver's write budget and the fence of its lease.
 //  5. After success the worker compares the newest state of the object with the state that it began with: if
-//     the object was deleted meanwhile, say, the entry runs again. After an error it writes the error into the
-//     status, and the entry waits for its backoff (backoff.go).
+//     the object was deleted meanwhile, say, the item runs again. After an error it writes the error into the
+//     status, and the item waits for its backoff (backoff.go).
 //
 // # What no event leads to
 //

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 )
@@ -94,7 +95,7 @@ func (l *leader) detachNow(ctx context.Context, nodes *nodesNow, u volume.Unowne
 		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: not detaching it", "err", err)
 		return
 	}
-	caller := &callerOf{l, u.Key(), volume.DetachLane}
+	caller := &callerOf{l, u.Key(), queue.DetachLane}
 	err = caller.unpublish(ctx, u.Publication, u.Target, nil)
 	for isFenced(err) && ctx.Err() == nil {
 		sleep(ctx, fencePause)
@@ -104,7 +105,7 @@ func (l *leader) detachNow(ctx context.Context, nodes *nodesNow, u volume.Unowne
 		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: the detach failed", "err", err)
 		return
 	}
-	l.log.succeeded(logger, attach.Detaching, volume.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))
+	l.log.succeeded(logger, attach.Detaching, queue.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))
 	l.table.Resolve(u.Target)
 }
 

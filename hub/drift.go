@@ -11,7 +11,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -158,7 +158,7 @@ func (l *leader) forgetFound(published csiclient.Published) {
 		}
 		l.log.line(l.volumeLogger(va), true, "ListVolumes reports the volume on this node again, not attaching it again")
 		l.table.SetLost(va, false)
-		l.table.RetryNow(volume.ClaimKey(name))
+		l.queue.RetryNow(queue.ClaimKey(name))
 	}
 }
 
@@ -171,10 +171,10 @@ func (w *driftWatch) onDrift(va *storagev1.VolumeAttachment, kind attach.DriftKi
 		l.log.line(l.volumeLogger(va), true, "ListVolumes no longer reports the volume on this node", "kind", kind, "action", action)
 	}
 	w.reported[va.UID] = true
-	if key := volume.ClaimKey(va.Name); action == registry.DriftReattach && !l.table.Has(key) {
+	if key := queue.ClaimKey(va.Name); action == registry.DriftReattach && !l.queue.Has(key) {
 		l.table.Open(va)
 		l.table.SetLost(va, true)
-		l.table.Add(key, volume.DriftLane, l.placeOf(va, attach.Attaching))
+		l.queue.Add(key, queue.DriftLane, l.placeOf(va, attach.Attaching))
 	}
 }
 
@@ -183,7 +183,7 @@ func (l *leader) settled(vas []*storagev1.VolumeAttachment) map[string]*storagev
 	decider := l.decider()
 	settled := map[string]*storagev1.VolumeAttachment{}
 	for _, va := range vas {
-		if va.Status.Attached && decider.RequiredOperation(va) == attach.Idle && va.DeletionTimestamp == nil && !l.table.Has(volume.ClaimKey(va.Name)) {
+		if va.Status.Attached && decider.RequiredOperation(va) == attach.Idle && va.DeletionTimestamp == nil && !l.queue.Has(queue.ClaimKey(va.Name)) {
 			settled[va.Name] = va
 		}
 	}

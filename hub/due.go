@@ -9,8 +9,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
 // dueWork is what VolumeAttachments ask for in one lane, by their objects alone.
@@ -69,7 +69,7 @@ func (m *manager) due(s driverState, inTable bool, now time.Time) map[status.Ope
 	}
 	var vas []*storagev1.VolumeAttachment
 	if inTable {
-		for _, name := range m.table.Requested() {
+		for _, name := range m.queue.Requested() {
 			if va := m.overlay.Attachment(name); va != nil {
 				vas = append(vas, va)
 			}
@@ -85,20 +85,20 @@ func (m *manager) due(s driverState, inTable bool, now time.Time) map[status.Ope
 // fillLanes fills in the work of each lane. isServedElsewhere says that another replica of the hub works for the driver and
 // shows the work that waits for it: the sum over all replicas would count it twice.
 func (m *manager) fillLanes(v *status.Driver, s driverState, isServedElsewhere bool, now time.Time) {
-	var views [volume.LaneCount]volume.LaneView
-	var calls [volume.LaneCount]status.Call
+	var views [queue.LaneCount]queue.LaneView
+	var calls [queue.LaneCount]status.Call
 	if s.leader != nil {
-		views = m.table.Lanes(now)
+		views = m.queue.Lanes(now)
 		calls, _ = s.leader.calls.oldest()
 		v.UnansweredSince = s.leader.calls.unansweredSince(s.session)
 	}
-	inTable := s.leader != nil && m.table.Knows()
+	inTable := s.leader != nil && m.queue.Knows()
 	var due map[status.Operation]dueWork
 	if !isServedElsewhere {
 		due = m.due(s, inTable, now)
 	}
 	for i, view := range views {
-		lane := volume.Lane(i)
+		lane := queue.Lane(i)
 		shown := status.Lane{Operation: status.Operation(lane.String()), Queued: view.Queued, Delayed: view.Delayed,
 			Failing: view.Failing, FailingSince: view.FailingSince,
 			Running: view.Running, Workers: view.Workers, OldestSince: view.OldestSince, OldestCall: calls[i]}
@@ -117,7 +117,7 @@ func (m *manager) fillLanes(v *status.Driver, s driverState, isServedElsewhere b
 			shown.StuckSince = w.since
 		}
 		v.Lanes = append(v.Lanes, shown)
-		if lane != volume.FinalizerLane {
+		if lane != queue.FinalizerLane {
 			v.Busy += view.Running
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -19,7 +20,7 @@ import (
 // The execution decides nothing itself.
 type execution struct {
 	leader  *leader
-	entry   *volume.Entry
+	entry   *queue.Item
 	caller  *callerOf // for the entry
 	claim   *volume.Claim
 	object  *storagev1.VolumeAttachment
@@ -31,7 +32,7 @@ type execution struct {
 
 // execute carries out a plan for a claim. It stops at the first error. After errBlocked the worker must not use
 // the entry any more.
-func (l *leader) execute(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, plan attach.Plan) error {
+func (l *leader) execute(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment, c *volume.Claim, plan attach.Plan) error {
 	x := &execution{leader: l, entry: e, caller: &callerOf{l, e.Key, e.Lane()}, claim: c, object: va, plan: plan, pass: volume.NewPass(plan)}
 	if plan.Publish != nil && plan.SingleNode {
 		l.readOthers(ctx, va)
@@ -44,7 +45,7 @@ func (l *leader) execute(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 			return nil
 		}
 		if at := effect.Target; at.VolumeHandle != "" && (at != reserved || effect.Kind == volume.Publish && !asked) {
-			if !l.table.Reserve(e, x.place(at)) {
+			if !l.queue.MayCall(e, x.place(at)) {
 				return errBlocked
 			}
 			reserved, asked = at, effect.Kind == volume.Publish
@@ -60,8 +61,8 @@ func (l *leader) execute(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 }
 
 // place returns the place of a call at a target.
-func (x *execution) place(t attach.Target) volume.Place {
-	p := volume.Place{Target: t, Node: x.object.Spec.NodeName}
+func (x *execution) place(t attach.Target) queue.Place {
+	p := queue.Place{Target: t, Node: x.object.Spec.NodeName}
 	if t == x.plan.Target {
 		p.Shared = !x.plan.SingleNode
 	} else {
@@ -148,14 +149,14 @@ func (x *execution) isAttachedByNow() bool {
 }
 
 // resultOf returns the Result of an effect that ended with an error.
-func (l *leader) resultOf(err error, e *volume.Entry) volume.Result {
+func (l *leader) resultOf(err error, e *queue.Item) volume.Result {
 	call := (*attach.CallError)(nil)
 	switch {
 	case err == nil:
 		return volume.Succeeded
 	case attach.Rejected(err):
 		return volume.Rejected
-	case isFenced(err), isDisconnected(err) && e.Retries.Disconnects < volume.DisconnectsAllowed, !errors.As(err, &call):
+	case isFenced(err), isDisconnected(err) && e.Retries.Disconnects < queue.DisconnectsAllowed, !errors.As(err, &call):
 		return volume.NotDone
 	}
 	return volume.Failed

@@ -16,6 +16,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
 )
@@ -97,7 +98,7 @@ func (l lossy) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestAnswerToTheStatusThatIsCutOffLeadsToNoSecondCall(t *testing.T) {
 	loses := true
 	inExecution(t, func(next http.RoundTripper) http.RoundTripper { return lossy{next, &loses} }, func(x *executing) {
-		if err := x.look(); err == nil || x.isOfTheVolume(&volume.Entry{}, err) {
+		if err := x.look(); err == nil || x.isOfTheVolume(&queue.Item{}, err) {
 			t.Errorf("%v: want an error that is not for the status", err)
 		}
 		loses = false
@@ -188,7 +189,7 @@ func TestNothingIsDoneAfterAnError(t *testing.T) {
 				before, x.session.calls = writes(), nil
 				c.breaks(x)
 				va := x.overlay.Attachment("va")
-				x.table.Add(volume.ClaimKey("va"), volume.AttachLane, volume.Place{})
+				x.queue.Add(queue.ClaimKey("va"), queue.AttachLane, queue.Place{})
 				e, claim := x.start(x.t), x.table.Open(va)
 				plan, err := x.plan(x.t.Context(), x.decider(), x.decider().RequiredOperation(va), va, claim)
 				if err != nil {
@@ -272,21 +273,21 @@ func TestOnlyTheDriversOwnErrorIsAnAnswer(t *testing.T) {
 	d := routed(t)
 	gone := func(err error) error { return &attach.CallError{Err: errors.Join(errDisconnected, err)} }
 	unavailable := status.Error(codes.Unavailable, "gone")
-	often := &volume.Entry{Retries: volume.Retries{Disconnects: volume.DisconnectsAllowed}}
+	often := &queue.Item{Retries: queue.Retries{Disconnects: queue.DisconnectsAllowed}}
 	for name, c := range map[string]struct {
 		err  error
-		e    *volume.Entry
+		e    *queue.Item
 		want volume.Result
 	}{
-		"none":                     {nil, &volume.Entry{}, volume.Succeeded},
-		"the driver's answer":      {&attach.CallError{Err: status.Error(codes.NotFound, "no")}, &volume.Entry{}, volume.Failed},
-		"a timeout":                {&attach.CallError{Err: status.Error(codes.DeadlineExceeded, "no")}, &volume.Entry{}, volume.Failed},
-		"the lease does not last":  {&attach.CallError{Err: lease.ErrFenced}, &volume.Entry{}, volume.NotDone},
-		"the driver has gone":      {gone(unavailable), &volume.Entry{}, volume.NotDone},
+		"none":                     {nil, &queue.Item{}, volume.Succeeded},
+		"the driver's answer":      {&attach.CallError{Err: status.Error(codes.NotFound, "no")}, &queue.Item{}, volume.Failed},
+		"a timeout":                {&attach.CallError{Err: status.Error(codes.DeadlineExceeded, "no")}, &queue.Item{}, volume.Failed},
+		"the lease does not last":  {&attach.CallError{Err: lease.ErrFenced}, &queue.Item{}, volume.NotDone},
+		"the driver has gone":      {gone(unavailable), &queue.Item{}, volume.NotDone},
 		"it goes with each call":   {gone(unavailable), often, volume.Failed},
-		"the secret is not there":  {errors.New("not found"), &volume.Entry{}, volume.NotDone},
-		"the object has changed":   {attach.ErrStale, &volume.Entry{}, volume.NotDone},
-		"whose owner is not clear": {errOwnerUnclear, &volume.Entry{}, volume.NotDone},
+		"the secret is not there":  {errors.New("not found"), &queue.Item{}, volume.NotDone},
+		"the object has changed":   {attach.ErrStale, &queue.Item{}, volume.NotDone},
+		"whose owner is not clear": {errOwnerUnclear, &queue.Item{}, volume.NotDone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := d.resultOf(c.err, c.e); got != c.want {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
 )
 
@@ -134,20 +134,20 @@ func (x *executing) delete() {
 func (x *executing) look() error {
 	x.t.Helper()
 	_, lane := x.wanted("va")
-	x.table.Add(volume.ClaimKey("va"), lane, volume.Place{})
+	x.queue.Add(queue.ClaimKey("va"), lane, queue.Place{})
 	return x.lookWith(x.start(x.t))
 }
 
 // lookWith is look with the entry of the VolumeAttachment.
-func (x *executing) lookWith(e *volume.Entry) error {
+func (x *executing) lookWith(e *queue.Item) error {
 	x.t.Helper()
-	if e == nil || e.Key != volume.ClaimKey("va") {
+	if e == nil || e.Key != queue.ClaimKey("va") {
 		x.t.Fatalf("%+v starts, want the VolumeAttachment", e)
 	}
 	va := x.overlay.Attachment("va")
 	_, err := x.carryOut(x.t.Context(), e, va, x.table.Open(va))
 	if !errors.Is(err, errBlocked) {
-		x.table.Done(e)
+		x.queue.End(e, queue.Finished)
 	}
 	return err
 }

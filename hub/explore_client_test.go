@@ -18,7 +18,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
 type verb string
@@ -312,11 +312,11 @@ func (s exploredSession) ControllerUnpublishVolume(ctx context.Context, q *csi.C
 }
 
 // nameOfRun names the run of an entry.
-func nameOfRun(key volume.Key) string {
+func nameOfRun(key queue.Key) string {
 	switch key.Kind {
-	case volume.UnownedKind:
+	case queue.UnownedKind:
 		return fmt.Sprintf("unowned %s@%s", key.Target.VolumeHandle, key.Target.NodeID)
-	case volume.FinalizerKind:
+	case queue.FinalizerKind:
 		return "finalizer " + key.Name
 	}
 	return key.Name

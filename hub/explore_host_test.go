@@ -17,8 +17,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -137,7 +137,7 @@ func (h *exploredHost) lead(in input) {
 func (h *exploredHost) startDue() {
 	for h.leader != nil {
 		h.noteOrder()
-		e := h.leader.table.Take(time.Now())
+		e := h.leader.queue.Take(time.Now())
 		if e == nil {
 			return
 		}
@@ -162,18 +162,18 @@ func (h *exploredHost) fail(err error) { h.fault = err }
 func (h *exploredHost) noteOrder() {
 	h.order++
 	for key, e := range h.entries() {
-		if _, noted := h.due[nameOfRun(key)]; !noted && e.State != volume.Delayed {
+		if _, noted := h.due[nameOfRun(key)]; !noted && e.State != queue.Delayed {
 			h.due[nameOfRun(key)] = h.order
 		}
 	}
 }
 
 // noteEnd notes the end of a run.
-func (h *exploredHost) noteEnd(key volume.Key) {
+func (h *exploredHost) noteEnd(key queue.Key) {
 	h.order++
 	name := nameOfRun(key)
-	e, ok := h.manager.table.Look(key)
-	if !ok || e.State == volume.Delayed {
+	e, ok := h.manager.queue.Look(key)
+	if !ok || e.State == queue.Delayed {
 		delete(h.due, name)
 	}
 	if e.Failures > 0 {
@@ -271,30 +271,30 @@ func versionOf(o any) string {
 func (h *exploredHost) retry(name string) {
 	for key := range h.entries() {
 		if nameOfRun(key) == name {
-			h.manager.table.RetryNow(key)
+			h.manager.queue.RetryNow(key)
 		}
 	}
 }
 
 // entries returns the entries of the term.
-func (h *exploredHost) entries() map[volume.Key]volume.EntryView {
-	t, all := h.manager.table, map[volume.Key]volume.EntryView{}
+func (h *exploredHost) entries() map[queue.Key]queue.ItemView {
+	t, all := h.manager.queue, map[queue.Key]queue.ItemView{}
 	if h.leader == nil {
 		return all
 	}
-	look := func(key volume.Key) {
+	look := func(key queue.Key) {
 		if v, ok := t.Look(key); ok {
 			all[key] = v
 		}
 	}
 	for _, name := range t.Requested() {
-		look(volume.ClaimKey(name))
+		look(queue.ClaimKey(name))
 	}
-	for _, u := range t.UnownedAll() {
+	for _, u := range h.manager.table.UnownedAll() {
 		look(u.Key())
 	}
 	for _, v := range h.cluster.AllVolumes() {
-		look(volume.FinalizerKey(v.Name()))
+		look(queue.FinalizerKey(v.Name()))
 	}
 	return all
 }
@@ -311,9 +311,9 @@ func (h *exploredHost) checkSent(q request) {
 	for _, va := range h.cluster.AttachmentsOfDriver(exploredDriver) {
 		va = h.overlay().Newest(va)
 		noted := attach.NotedTarget(va)
-		e, ok := h.manager.table.Look(volume.ClaimKey(va.Name))
-		waits := ok && e.Lane == volume.DetachLane && (e.State != volume.Delayed || e.Failures == 0)
-		if e.State != volume.Running && h.failed[nameOfRun(volume.ClaimKey(va.Name))] > h.due[q.run] {
+		e, ok := h.manager.queue.Look(queue.ClaimKey(va.Name))
+		waits := ok && e.Lane == queue.DetachLane && (e.State != queue.Delayed || e.Failures == 0)
+		if e.State != queue.Running && h.failed[nameOfRun(queue.ClaimKey(va.Name))] > h.due[q.run] {
 			continue // it has had its try
 		}
 		if waits && va.Name != q.run && !h.manager.table.WasReleased(va.UID) && va.DeletionTimestamp != nil {

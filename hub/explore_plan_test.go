@@ -1,31 +1,32 @@
 package hub
 
 import (
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explore/snapshot"
 )
 
-// tablePlan makes keys of Tables. It leaves out what makes no difference to decisions, or none while the clock stands still:
-// texts of errors, what is waited for, when things were, the pace of calls, and the order of delays, any of which may end next.
+// tablePlan makes keys of Tables and their Queues. It leaves out what makes no difference to decisions, or none while the clock
+// stands still: texts of errors, when things were, the pace of calls, and the order of delays, any of which may end next.
 var tablePlan = snapshot.Must[volume.Table](append(tableRules,
-	snapshot.Skip("volume.queue.delayed", "volume.Entry.index", "volume.Entry.link", "volume.laneLoad.running", "volume.laneLoad.waiting"),
-	snapshot.Skip("volume.node.detached", "volume.Entry.detached"),
+	snapshot.Skip("queue.term.alarms", "queue.Item.alarm", "queue.node.alarm", "queue.Item.link", "queue.laneLoad.running", "queue.laneLoad.waiting"),
+	snapshot.Skip("queue.node.detached", "queue.Item.detached"),
+	snapshot.Rank("queue.term.steps", "queue.Item.came", "queue.Item.served", "queue.Item.tried", "queue.Item.refusedAt"),
+	snapshot.Skip("queue.Item.since", "queue.Item.began", "queue.term.looked", "queue.laneLoad.pace"),
+	snapshot.Skip("queue.Item.failure", "queue.Item.cause", "queue.Retries.Since", "queue.Retries.Session", "queue.Retries.AfterReconnect"),
+	snapshot.Saturate(2, "queue.Item.failures", "queue.Item.repeats", "queue.Retries.Failures"),
+	snapshot.NilIsEmpty("queue.term.offers"),
 )...)
 
 // seenPlan makes keys of what a worker may see in a Table: claims and publications.
-var seenPlan = snapshot.Must[volume.Table](append(tableRules,
-	snapshot.Skip("volume.Table.queue", "volume.Volume.entries"),
-)...)
+var seenPlan = snapshot.Must[volume.Table](append(tableRules, snapshot.Skip("volume.Table.Queue"))...)
 
 var tableRules = []snapshot.Rule{
-	snapshot.Fresh("sync.Mutex", "volume.queue.wake"),
-	snapshot.Share("volume.pauses", "*v1.SecretReference", "volume.Retries.Session", "volume.Retries.LastSession"),
-	snapshot.Holds("list.Element.Value", &volume.Entry{}),
+	snapshot.Fresh("sync.Mutex", "queue.term.wake"),
+	snapshot.Share("*v1.SecretReference", "queue.pauses", "queue.Retries.Session", "queue.Retries.LastSession", "queue.Queue.beliefs"),
+	snapshot.Holds("list.Element.Value", &queue.Item{}),
 	snapshot.Zero("time.Time"),
-	snapshot.Rank("volume.queue.steps", "volume.Entry.came", "volume.Entry.served", "volume.Entry.tried", "volume.Entry.refusedAt", "volume.fullNode.fresh"),
-	snapshot.Skip("volume.Entry.since", "volume.Entry.began", "volume.Entry.due", "volume.queue.looked", "volume.laneLoad.pace"),
-	snapshot.Skip("volume.Entry.failure", "volume.Entry.cause", "volume.Unowned.Error", "volume.Retries.Since", "volume.Retries.Session", "volume.Retries.AfterReconnect"),
-	snapshot.Saturate(2, "volume.Entry.failures", "volume.Entry.repeats", "volume.Retries.Failures", "volume.Unowned.Failures", "volume.Unowned.refusals"),
+	snapshot.Skip("volume.Unowned.Error"),
+	snapshot.Saturate(2, "volume.Unowned.Failures", "volume.Unowned.refusals"),
 	snapshot.Saturate(4, "volume.Claim.refusals"),
-	snapshot.NilIsEmpty("volume.queue.moved", "volume.queue.full", "volume.Volume.unowned"),
 }

@@ -16,6 +16,7 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -160,7 +161,7 @@ func live(r *replica, in input) *replica {
 	next.unowned = h.manager.table.UnownedAll()
 	for key, e := range h.entries() {
 		next.busy = true
-		if e.State == volume.Delayed {
+		if e.State == queue.Delayed {
 			next.delayed = append(next.delayed, nameOfRun(key))
 		}
 	}

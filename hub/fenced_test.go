@@ -11,7 +11,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -104,7 +104,7 @@ func TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess(t *testing.T) {
 	paused := &pausing{session, func() {}}
 	d.connectTo(paused)
 	publish := func() error {
-		_, err := (&callerOf{d, volume.ClaimKey("va"), volume.AttachLane}).ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "n",
+		_, err := (&callerOf{d, queue.ClaimKey("va"), queue.AttachLane}).ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "n",
 			VolumeCapability: &csi.VolumeCapability{
 				AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
 				AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},

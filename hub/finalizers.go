@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
 // workOnFinalizer removes the driver's finalizer from a PersistentVolume that is being deleted or was migrated
 // back, once no VolumeAttachment names it and its volume cannot be published any more.
-func (l *leader) workOnFinalizer(ctx context.Context, e *volume.Entry) {
+func (l *leader) workOnFinalizer(ctx context.Context, e *queue.Item) {
 	name := e.Key.Name
 	pv := l.overlay.Volume(name)
 	var patch *attach.Patch
@@ -19,22 +19,22 @@ func (l *leader) workOnFinalizer(ctx context.Context, e *volume.Entry) {
 		patch = l.decider().ReleaseVolume(pv, l.cluster.VolumeInUse(name))
 	}
 	if patch == nil {
-		l.table.Done(e)
+		l.queue.End(e, queue.Finished)
 		return
 	}
 	retry := l.settings().Retry
 	claimed, published := l.table.Withholds(name, attach.VolumeHandle(pv), l.settings().StuckAfter, time.Now())
 	switch {
 	case claimed: // its VolumeAttachment has just been deleted, and a worker may still detach it
-		l.table.DoneFor(e, volume.FinalizerLane, retry.Initial)
+		l.queue.End(e, queue.BackOff(queue.FinalizerLane, retry.Initial))
 		return
 	case published: // it must not be deleted before it is unpublished
-		l.table.DoneFor(e, volume.FinalizerLane, retry.Max)
+		l.queue.End(e, queue.BackOff(queue.FinalizerLane, retry.Max))
 		return
 	}
 	known, err := l.knowsAll(ctx)
 	if err == nil && !known {
-		l.table.DoneFor(e, volume.FinalizerLane, staleCachePause)
+		l.queue.End(e, queue.BackOff(queue.FinalizerLane, staleCachePause))
 		return
 	}
 	if err == nil {
@@ -45,14 +45,14 @@ func (l *leader) workOnFinalizer(ctx context.Context, e *volume.Entry) {
 	}
 	switch {
 	case isFenced(err):
-		l.table.Postpone(e, e.Lane(), fencePause)
+		l.queue.End(e, queue.Postpone(e.Lane(), fencePause))
 	case err != nil:
 		delay := backoff(retry, e.Retries.Failed(attach.Detaching, time.Now()), err, jitter)
 		l.logger.V(2).Info("Failed to remove the finalizer from the PersistentVolume, will retry",
 			"persistentVolume", name, "volumeHandle", attach.VolumeHandle(pv), "failures", e.Retries.Failures, "retryIn", delay, "err", err)
-		l.table.DoneFor(e, volume.FinalizerLane, delay)
+		l.queue.End(e, queue.BackOff(queue.FinalizerLane, delay))
 	default:
-		l.table.Done(e)
+		l.queue.End(e, queue.Finished)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -35,7 +36,7 @@ func TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone(t *testing.
 			va.Name, va.UID, va.Spec.Source.PersistentVolumeName = "gone", "uid-gone", &pv.Name
 		})
 		x.table.Open(gone)
-		x.table.Add(volume.FinalizerKey(pv.Name), volume.FinalizerLane, volume.Place{})
+		x.queue.Add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
 		x.workOnFinalizer(x.t.Context(), x.start(x.t))
 		if _, err := volumes.Get(x.t.Context(), pv.Name, metav1.GetOptions{}); err != nil {
 			x.t.Fatalf("the PersistentVolume is gone while its volume may be being detached: %v", err)

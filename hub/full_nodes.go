@@ -9,8 +9,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
 // isNodeFull reports whether the error of a publish says that the node has as many volumes as it can have. By the CSI
@@ -26,8 +26,8 @@ func saysNodeFull(e *storagev1.VolumeError) bool {
 }
 
 // delay returns the delay of the next try of an entry after a number of failures in a row, of which err is the last.
-// An attach that a full node has refused has none: it waits until the node has a place (volume.Table).
-func (l *leader) delay(e *volume.Entry, op attach.Operation, failures int, err error) time.Duration {
+// An attach that a full node has refused has none: it waits until the node has a place (queue.Queue).
+func (l *leader) delay(e *queue.Item, op attach.Operation, failures int, err error) time.Duration {
 	if op == attach.Attaching && isNodeFull(err) {
 		e.Retries.NoPlace++
 		return 0
@@ -47,7 +47,7 @@ func (l *leader) detachedElsewhere(va *storagev1.VolumeAttachment) bool {
 func (m *manager) fullNodes() ([]status.FullNode, int) {
 	var shown []status.FullNode
 	waiting := 0
-	for _, n := range m.table.FullNodes() {
+	for _, n := range m.queue.FullNodes() {
 		waiting += len(n.Line)
 		if len(shown) < status.MostFullNodes {
 			shown = append(shown, status.FullNode{Node: n.Node, Limit: attach.Allocatable(m.cluster.CSINode(n.Node), m.name),

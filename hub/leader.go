@@ -12,7 +12,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -62,10 +62,10 @@ func (m *manager) newLeader(term *lease.Term) *leader {
 		budget:          rate.NewLimiter(rate.Inf, 0),
 		finalizerWrites: &attach.FinalizerWrites{Newest: m.overlay.Volume},
 		events:          events{m.hub.options.Events},
-		calls:           callsInFlight{hasEntry: m.table.Has},
+		calls:           callsInFlight{hasEntry: m.queue.Has},
 	}
 	s := m.settings()
-	m.table.Begin(s.Workers)
+	m.queue.Begin(s.Workers)
 	l.setLimits(s)
 	return l
 }
@@ -105,7 +105,7 @@ func (l *leader) run(ctx context.Context) error {
 	}()
 	var loops sync.WaitGroup
 	panics.Go(&loops, fail, func() {
-		l.table.Run(intake, func(e *volume.Entry) {
+		l.queue.Run(intake, func(e *queue.Item) {
 			panics.Go(&l.workers, fail, func() { l.work(calls, e) })
 		})
 	})
@@ -179,8 +179,8 @@ func (l *leader) attend(ctx context.Context, end context.CancelCauseFunc, fail f
 
 // setLimits copies the settings into the table and the write budget. Entries that wait stay.
 func (l *leader) setLimits(s registry.Settings) {
-	l.table.SetLimits(s.Workers, s.MaxPerNode, s.ParallelMultiNode)
-	l.table.SetPause(func(refused int) time.Duration { return backoff(s.Retry, refused, nil, jitter) })
+	l.queue.SetLimits(s.Workers, s.MaxPerNode, s.ParallelMultiNode)
+	l.queue.SetPause(func(refused int) time.Duration { return backoff(s.Retry, refused, nil, jitter) })
 	limit, burst := rate.Inf, 0
 	if s.KubeAPI.QPS > 0 {
 		limit, burst = rate.Limit(s.KubeAPI.QPS), s.KubeAPI.BurstOrDefault()
@@ -221,9 +221,9 @@ func (l *leader) connectionChanged() {
 			l.logger.Info("Serving driver", "endpoint", s.spec.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
 		}
 		l.opened = true
-		l.table.OpenLanes()
+		l.queue.Open()
 	case l.opened:
-		l.table.ShutLanes()
+		l.queue.Shut()
 	}
 }
 
@@ -232,7 +232,7 @@ func (l *leader) connectionChanged() {
 func (l *leader) offerLease() bool {
 	l.gate.Lock()
 	defer l.gate.Unlock()
-	if l.get().up || l.table.IsCalling() {
+	if l.get().up || l.queue.IsCalling() {
 		return false
 	}
 	l.stopped = true
@@ -250,25 +250,25 @@ func (l *leader) shut() {
 
 // wanted returns the operation that a VolumeAttachment requires in its newest known state, Idle if it is gone,
 // and the lane of the operation.
-func (l *leader) wanted(name string) (attach.Operation, volume.Lane) {
+func (l *leader) wanted(name string) (attach.Operation, queue.Lane) {
 	va := l.overlay.Attachment(name)
 	if va == nil {
-		return attach.Idle, volume.DetachLane
+		return attach.Idle, queue.DetachLane
 	}
 	return l.wantedOf(l.decider(), va)
 }
 
 // wantedOf is wanted for one state of a VolumeAttachment.
-func (l *leader) wantedOf(decider attach.Driver, va *storagev1.VolumeAttachment) (attach.Operation, volume.Lane) {
+func (l *leader) wantedOf(decider attach.Driver, va *storagev1.VolumeAttachment) (attach.Operation, queue.Lane) {
 	op := decider.RequiredOperation(va)
 	switch {
 	case op != attach.Idle:
 	case decider.Correction(va) == attach.Attaching && l.table.IsLost(va):
-		return attach.Attaching, volume.DriftLane
+		return attach.Attaching, queue.DriftLane
 	case l.table.IsUnpublished(va): // a write was lost or came late, or another client has written it
 		op = decider.Correction(va)
 	}
-	return op, volume.LaneOf(op)
+	return op, queue.LaneOf(op)
 }
 
 // isUnchanged reports whether a VolumeAttachment is as it was last decided on or written.

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
 // syncLimit is how long the caches may take to fill: far longer than in the largest cluster. While the API
@@ -31,8 +31,8 @@ func (h *Hub) checkMoving() error {
 	h.mu.Unlock()
 	var wedged []error
 	for name, m := range managers {
-		if m.get().leader != nil && m.table.IsWedged(time.Now()) {
-			wedged = append(wedged, fmt.Errorf("work for %s has not been looked at for %s", name, volume.WedgedAfter))
+		if m.get().leader != nil && m.queue.IsWedged(time.Now()) {
+			wedged = append(wedged, fmt.Errorf("work for %s has not been looked at for %s", name, queue.WedgedAfter))
 		}
 	}
 	return errors.Join(wedged...)

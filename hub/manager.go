@@ -12,6 +12,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -43,11 +44,13 @@ type manager struct {
 // driver once more for the operations that the last manager has just done.
 type memory struct {
 	table   *volume.Table
+	queue   *queue.Queue
 	overlay *cache.Overlay
 }
 
 func (h *Hub) newMemory(logger klog.Logger, driver string) memory {
-	return memory{table: volume.NewTable(attach.Finalizer(driver)), overlay: cache.NewOverlay(logger, h.cluster)}
+	table := volume.NewTable(attach.Finalizer(driver))
+	return memory{table: table, queue: table.Queue, overlay: cache.NewOverlay(logger, h.cluster)}
 }
 
 func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *manager {
@@ -160,7 +163,7 @@ func (m *manager) setSpec(to registry.Driver) (changed bool) {
 		s.spec = to
 	})
 	if otherSecrets {
-		m.table.RetryAfter(diagnosis.SecretNotAllowed)
+		m.queue.RetryAfter(diagnosis.SecretNotAllowed)
 	}
 	return changed
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 )
 
@@ -47,7 +47,7 @@ func (o operationLog) failed(logger klog.Logger, op attach.Operation, failures i
 
 // succeeded logs an operation that succeeded, took after it was first asked for. before counts the failures of the
 // entry until then. A detach after an attach that failed ends that failure too.
-func (o operationLog) succeeded(logger klog.Logger, op attach.Operation, before volume.Retries, took time.Duration) {
+func (o operationLog) succeeded(logger klog.Logger, op attach.Operation, before queue.Retries, took time.Duration) {
 	message, failures := "Attached volume", before.Failures
 	if op == attach.Detaching {
 		message = "Detached volume"

@@ -22,6 +22,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -75,13 +76,13 @@ func (u *unpublishing) ControllerUnpublishVolume(context.Context, *csi.Controlle
 var routedTarget = attach.Target{VolumeHandle: "handle", NodeID: "id"}
 
 // start returns the entry that may start now, nil for none.
-func (d *leader) start(t *testing.T) *volume.Entry {
+func (d *leader) start(t *testing.T) *queue.Item {
 	t.Helper()
-	d.table.OpenLanes()
+	d.queue.Open()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	var started *volume.Entry
-	d.table.Run(ctx, func(e *volume.Entry) {
+	var started *queue.Item
+	d.queue.Run(ctx, func(e *queue.Item) {
 		started = e
 		cancel()
 	})

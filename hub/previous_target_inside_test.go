@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -44,7 +45,7 @@ func TestPreviousTargetThatIsClaimedAgainIsNotDetached(t *testing.T) {
 		d, session := routedOn(t, kubeOn(t, answers{})), &unpublishing{}
 		d.connectTo(session)
 		va := routedAttachment(guardedAttachment)
-		d.table.Add(volume.ClaimKey(va.Name), volume.AttachLane, volume.Place{Target: routedTarget})
+		d.queue.Add(queue.ClaimKey(va.Name), queue.AttachLane, queue.Place{Target: routedTarget})
 		attaching := d.start(t)
 		c := d.table.Open(va)
 		d.restore(c, va)
@@ -54,7 +55,7 @@ func TestPreviousTargetThatIsClaimedAgainIsNotDetached(t *testing.T) {
 		}
 		pass := volume.Pass{Operation: attach.Attaching, Calls: true, Target: routedTarget}
 		d.table.Start(c, pass, volume.Effect{Kind: volume.Publish, Target: routedTarget})
-		d.table.Done(attaching)
+		d.queue.End(attaching, queue.Finished)
 		if e := d.start(t); e != nil {
 			d.work(t.Context(), e)
 		}
@@ -74,8 +75,8 @@ func TestPublicationThatIsResolvedBeforeItsWorkerLooksIsNotDetached(t *testing.T
 		e := d.start(t)
 		d.table.Resolve(routedTarget)
 		d.work(t.Context(), e)
-		if session.calls != 0 || d.table.Has(e.Key) {
-			t.Errorf("%d calls, entry %v; want nothing left of it", session.calls, d.table.Has(e.Key))
+		if session.calls != 0 || d.queue.Has(e.Key) {
+			t.Errorf("%d calls, entry %v; want nothing left of it", session.calls, d.queue.Has(e.Key))
 		}
 	})
 }
@@ -118,14 +119,14 @@ func TestWaitingForOtherCallsAtThePreviousTargetIsNoError(t *testing.T) {
 		if err := d.cluster.Put(node, routedAttachment(guardedAttachment, deleted), stored(t, guardedVolume())); err != nil {
 			t.Fatal(err)
 		}
-		d.table.Add(volume.ClaimKey("other"), volume.DetachLane, volume.Place{Target: attach.Target{VolumeHandle: "handle", NodeID: "id-other"}})
+		d.queue.Add(queue.ClaimKey("other"), queue.DetachLane, queue.Place{Target: attach.Target{VolumeHandle: "handle", NodeID: "id-other"}})
 		if d.start(t) == nil {
 			t.Fatal("the other does not start")
 		}
-		d.table.Add(volume.ClaimKey("va"), volume.DetachLane, volume.Place{}) // its worker finds where it is
+		d.queue.Add(queue.ClaimKey("va"), queue.DetachLane, queue.Place{}) // its worker finds where it is
 		d.workOnClaim(t.Context(), d.start(t))
-		e, _ := d.table.Look(volume.ClaimKey("va"))
-		if e.State != volume.Blocked || e.Wait.Kind != volume.WaitVolume || e.Failures != 0 || server.requests != 1 {
+		e, _ := d.queue.Look(queue.ClaimKey("va"))
+		if e.State != queue.Parked || e.Wait.Kind != queue.WaitVolume || e.Failures != 0 || server.requests != 1 {
 			t.Errorf("%+v after %d requests; want it to wait for the volume after it has read the CSINode", e, server.requests)
 		}
 	})

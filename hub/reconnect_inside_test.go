@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
 // A leader begins beside the loop that connects the driver: each of the two has the leader act on the connection. An
@@ -19,9 +19,9 @@ func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
 		}
 		l.update(func(s *driverState) { s.leader = l })
 		runs := 0
-		go l.table.Run(t.Context(), func(e *volume.Entry) {
+		go l.queue.Run(t.Context(), func(e *queue.Item) {
 			runs++
-			go l.table.DoneFor(e, volume.AttachLane, time.Hour) // it has failed
+			go l.queue.End(e, queue.BackOff(queue.AttachLane, time.Hour)) // it has failed
 		})
 		l.setUp(true, func(*driverState) {})
 		synctest.Wait()

@@ -7,7 +7,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -25,10 +25,10 @@ func (l *leader) resyncing() *periodic {
 // resync adds the entries that are missing for the objects in the caches. Existing entries keep their backoff.
 func (l *leader) resync(logger klog.Logger) {
 	missed := l.findMissing()
-	add := func(key volume.Key, lane volume.Lane, place func() volume.Place) {
-		if !l.table.Has(key) {
+	add := func(key queue.Key, lane queue.Lane, place func() queue.Place) {
+		if !l.queue.Has(key) {
 			missed++
-			l.table.Add(key, lane, place())
+			l.queue.Add(key, lane, place())
 		}
 	}
 	missed += l.table.Requeue()
@@ -36,12 +36,12 @@ func (l *leader) resync(logger klog.Logger) {
 	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
 		va = l.overlay.Newest(va)
 		if op, lane := l.wantedOf(decider, va); op != attach.Idle {
-			add(volume.ClaimKey(va.Name), lane, func() volume.Place { return l.placeOf(va, op) })
+			add(queue.ClaimKey(va.Name), lane, func() queue.Place { return l.placeOf(va, op) })
 		}
 	}
 	for _, pv := range l.cluster.ReleasableVolumes(l.finalizer) {
 		if attach.Releasable(pv, l.name) && !l.cluster.VolumeInUse(pv.Name) {
-			add(volume.FinalizerKey(pv.Name), volume.FinalizerLane, func() volume.Place { return volume.Place{} })
+			add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, func() queue.Place { return queue.Place{} })
 		}
 	}
 	if missed > 0 {

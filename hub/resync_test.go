@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -23,8 +24,8 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 	vanished := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.Name = "vanished" })
 	d.restore(d.table.Open(vanished), vanished)
 	d.resync(d.logger)
-	for name, l := range map[string]volume.Lane{"va": volume.AttachLane, "deleted": volume.DetachLane} {
-		if v, ok := d.table.Look(volume.ClaimKey(name)); !ok || v.Lane != l {
+	for name, l := range map[string]queue.Lane{"va": queue.AttachLane, "deleted": queue.DetachLane} {
+		if v, ok := d.queue.Look(queue.ClaimKey(name)); !ok || v.Lane != l {
 			t.Errorf("%s: there is work: %v, in lane %s, want it in %s", name, ok, v.Lane, l)
 		}
 	}
@@ -32,22 +33,22 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 	if _, ok := d.table.Unowned(left); !ok {
 		t.Error("what the VolumeAttachment that has vanished left attached is not detached")
 	}
-	d.table.OpenLanes()
+	d.queue.Open()
 	for e := d.start(t); e != nil; e = d.start(t) { // a worker forgets to detach it
-		if e.Key.Kind != volume.UnownedKind {
-			d.table.Postpone(e, e.Lane(), time.Hour)
+		if e.Key.Kind != queue.UnownedKind {
+			d.queue.End(e, queue.Postpone(e.Lane(), time.Hour))
 			continue
 		}
-		d.table.Done(e)
+		d.queue.End(e, queue.Finished)
 		break
 	}
 	d.resync(d.logger)
-	if key := (&volume.Unowned{Publication: volume.Publication{Record: attach.Record{Target: left}}}).Key(); !d.table.Has(key) {
+	if key := (&volume.Unowned{Publication: volume.Publication{Record: attach.Record{Target: left}}}).Key(); !d.queue.Has(key) {
 		t.Error("what was left attached has no entry")
 	}
-	before, _ := d.table.Look(volume.ClaimKey("va"))
+	before, _ := d.queue.Look(queue.ClaimKey("va"))
 	d.resync(d.logger)
-	if now, _ := d.table.Look(volume.ClaimKey("va")); now.Since != before.Since {
+	if now, _ := d.queue.Look(queue.ClaimKey("va")); now.Since != before.Since {
 		t.Error("what is in the queue was asked for anew")
 	}
 }

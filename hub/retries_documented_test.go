@@ -19,7 +19,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -148,7 +148,7 @@ func TestWaitsWithoutBackoffAreAsDocumented(t *testing.T) {
 	ordinals := []string{"", "first", "second", "third", "fourth", "fifth"}
 	gone := &attach.CallError{Err: errors.Join(errDisconnected, status.Error(codes.Unavailable, "gone"))}
 	i := 1
-	for waitsForDriver(&volume.Entry{Retries: volume.Retries{Disconnects: i}}, gone) {
+	for waitsForDriver(&queue.Item{Retries: queue.Retries{Disconnects: i}}, gone) {
 		i++
 	}
 	if want := "From the " + ordinals[i] + " lost connection in a row"; !strings.Contains(row("connection to the driver"), want) {

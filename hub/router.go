@@ -203,7 +203,7 @@ func (r *router) nodeChanged(before, node *storagev1.CSINode) {
 		id, ok := attach.NodeID(before, registered.Name)
 		ok = ok && id == registered.NodeID
 		if l := r.owner(registered.Name); l != nil && (!ok || attach.Allocatable(before, registered.Name) != attach.Allocatable(node, registered.Name)) {
-			l.table.NodeChanged(node.Name)
+			l.queue.NodeChanged(node.Name)
 		}
 		if ok || r.listener(registered.Name) == nil {
 			continue

@@ -16,6 +16,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -116,9 +117,9 @@ func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 		r.Nodes.OnAdd(obj, false)
 		r.Drivers.OnDelete(obj)
 	}
-	for lane, v := range d.table.Lanes(time.Now()) {
+	for lane, v := range d.queue.Lanes(time.Now()) {
 		if v.Queued+v.Delayed+v.Running > 0 {
-			t.Fatalf("lane %s has work out of nothing: %+v", volume.Lane(lane), v)
+			t.Fatalf("lane %s has work out of nothing: %+v", queue.Lane(lane), v)
 		}
 	}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", DeletionTimestamp: &metav1.Time{}, Finalizers: []string{d.finalizer}}}
@@ -130,7 +131,7 @@ func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 	if _, ok := d.table.Unowned(attach.Target{VolumeHandle: "handle", NodeID: "id"}); !ok {
 		t.Error("a volume whose VolumeAttachment vanished unseen is not looked after")
 	}
-	if !d.table.Has(volume.FinalizerKey("pv")) {
+	if !d.queue.Has(queue.FinalizerKey("pv")) {
 		t.Error("the volume that waited for the VolumeAttachment to go is not looked at")
 	}
 }
@@ -167,7 +168,7 @@ func TestOnlyWhatDecidesIsAReasonToLookAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.hub.routes.attachmentChanged(nil, after)
-			if got := d.table.Has(volume.ClaimKey("va")); got != tc.want {
+			if got := d.queue.Has(queue.ClaimKey("va")); got != tc.want {
 				t.Errorf("looked at again: %v, want %v", got, tc.want)
 			}
 		})
@@ -192,7 +193,8 @@ func TestLateEventsOfWhatIsGoneCauseNoSecondDetach(t *testing.T) {
 	d.table.Saw(routedAttachment(func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = dying.DeletionTimestamp }))
 	d.hub.routes.attachmentChanged(nil, dying) // a handler that lags tells of an earlier state
 	if e := d.start(t); e != nil {
-		d.table.DoneMissing(e) // what its worker does: the cache has no such object
+		d.table.Missing(e.Key.Name)
+		d.queue.End(e, queue.Finished) // what its worker does: the cache has no such object
 	}
 	d.hub.routes.attachmentGone(dying)
 	if left := d.table.UnownedAll(); len(left) > 0 {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -97,7 +97,7 @@ func (w *stuckWatch) look(ctx context.Context) {
 			fresh = append(fresh, va.Name)
 			l.events.stuck(va, op, fmt.Sprintf("%s requested at %s without success, retries continue", op, since.UTC().Format(time.RFC3339)))
 		}
-		call := l.calls.of(volume.ClaimKey(va.Name))
+		call := l.calls.of(queue.ClaimKey(va.Name))
 		// While a call hangs or the driver is away, an older error in the status is not the reason: each is written
 		// once. Otherwise the error there is the last one.
 		down := call.Since.IsZero() && !l.get().up
@@ -121,7 +121,7 @@ func hasError(va *storagev1.VolumeAttachment, op attach.Operation) bool {
 // whyStuck adds the present reason why an operation has no success: its call in flight, the connection, what its
 // entry waits for, or the last error.
 func (l *leader) whyStuck(e stuckError, va *storagev1.VolumeAttachment, call status.Call) stuckError {
-	entry, ok := l.table.Look(volume.ClaimKey(va.Name))
+	entry, ok := l.queue.Look(queue.ClaimKey(va.Name))
 	e.tries = entry.Failures
 	wait := l.waitOf(entry.Wait, va.Spec.NodeName)
 	switch s := l.get(); {
@@ -131,7 +131,7 @@ func (l *leader) whyStuck(e stuckError, va *storagev1.VolumeAttachment, call sta
 		e.last = fmt.Errorf("%w: %s", errDisconnected, s.connectionReason)
 	case entry.Error != "":
 		e.last = errors.New(entry.Error)
-	case ok && entry.State == volume.Running:
+	case ok && entry.State == queue.Running:
 		e.now = "waiting for the Kubernetes API"
 	case ok && wait.Kind == status.WaitForWorker:
 		e.now = "waiting" + strings.TrimPrefix(wait.String(), "waits") + ": all that it may have are busy"

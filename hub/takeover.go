@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
 // After a takeover the caches may not show the last writes of the former holder of the lease yet. A leader that
@@ -59,7 +59,7 @@ func (l *leader) knowsAll(ctx context.Context) (bool, error) {
 // catchUp returns the present state of a VolumeAttachment, nil if it is gone. It reads the object from the API
 // server only for the first run in a term, and only if the cached state is from before the term; and after a write whose answer
 // was lost.
-func (l *leader) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
+func (l *leader) catchUp(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
 	why := "after the takeover of the driver"
 	switch {
 	case l.table.IsUnsure(va):
@@ -98,10 +98,10 @@ func (l *leader) readOthers(ctx context.Context, va *storagev1.VolumeAttachment)
 		if newest == nil {
 			continue
 		}
-		key := volume.ClaimKey(other.Name)
+		key := queue.ClaimKey(other.Name)
 		if op, lane := l.wantedOf(l.decider(), newest); op == attach.Detaching {
-			if e, ok := l.table.Look(key); !ok || e.Lane != lane {
-				l.table.Add(key, lane, l.placeOf(newest, op))
+			if e, ok := l.queue.Look(key); !ok || e.Lane != lane {
+				l.queue.Add(key, lane, l.placeOf(newest, op))
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
@@ -27,11 +28,11 @@ var errCannotDetach = errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOL
 // knows: the deletion of its VolumeAttachment raced with the finalizer, a client removed the finalizer
 // (kubernetes/kubernetes issue 124749), or the VolumeAttachment wants another target now. If another
 // VolumeAttachment owns the volume there, that VolumeAttachment keeps it.
-func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
+func (l *leader) workOnUnowned(ctx context.Context, e *queue.Item) {
 	target := e.Key.Target
 	u, ok := l.table.Unowned(target)
 	if !ok {
-		l.table.Done(e)
+		l.queue.End(e, queue.Finished)
 		return
 	}
 	logger := l.unownedLogger(u)
@@ -49,15 +50,15 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	err := caller.unpublish(ctx, u.Publication, target, nil)
 	switch {
 	case err == nil:
-		l.log.succeeded(logger, attach.Detaching, volume.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))
+		l.log.succeeded(logger, attach.Detaching, queue.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))
 		l.table.Detached(target, u.FormerOwner.Node)
-		l.table.Done(e)
+		l.queue.End(e, queue.Finished)
 	case isFenced(err):
-		l.table.Postpone(e, e.Lane(), fencePause)
+		l.queue.End(e, queue.Postpone(e.Lane(), fencePause))
 	default:
 		l.countDisconnects(e, err)
 		if waitsForDriver(e, err) {
-			l.table.DoneFor(e, volume.DetachLane, 0)
+			l.queue.End(e, queue.Again(queue.DetachLane))
 			return
 		}
 		l.retryUnowned(ctx, e, u, err)
@@ -66,19 +67,19 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 
 // mayUnpublish reports whether the driver may be called now to detach an unowned publication. If not, the run
 // of the entry has ended. It blocks until the API server has returned the possible owners and the node.
-func (l *leader) mayUnpublish(ctx context.Context, e *volume.Entry, u volume.Unowned) bool {
+func (l *leader) mayUnpublish(ctx context.Context, e *queue.Item, u volume.Unowned) bool {
 	target, retryMax := u.Target, l.settings().Retry.Max
 	switch decider := l.decider(); {
 	case !decider.Capabilities.PublishUnpublish && decider.NoAttach: // both the driver and its CSIDriver say that it attaches nothing
 		l.table.Resolve(target)
-		l.table.Done(e)
+		l.queue.End(e, queue.Finished)
 		return false
 	case !decider.Capabilities.PublishUnpublish:
 		l.unownedFailed(u, errCannotDetach, time.Now())
-		l.table.DoneFor(e, volume.DetachLane, retryMax)
+		l.queue.End(e, queue.BackOff(queue.DetachLane, retryMax))
 		return false
 	}
-	if !l.table.Reserve(e, volume.Place{Target: target, Node: u.FormerOwner.Node, Shared: l.isSurelyShared(u.FormerOwner, u.Record)}) {
+	if !l.queue.MayCall(e, queue.Place{Target: target, Node: u.FormerOwner.Node, Shared: l.isSurelyShared(u.FormerOwner, u.Record)}) {
 		return false
 	}
 	if err := l.wasInUse(u); err != nil && !u.Listed {
@@ -94,14 +95,14 @@ func (l *leader) mayUnpublish(ctx context.Context, e *volume.Entry, u volume.Uno
 		if kept != "" {
 			l.log.line(klog.FromContext(ctx), true, "Not detaching the volume that the driver reports on this node", "reason", kept)
 			l.table.Resolve(target)
-			l.table.Done(e)
+			l.queue.End(e, queue.Finished)
 			return false
 		}
 	}
 	switch owner {
 	case volume.Owned:
 		l.table.ResolveOwned(u)
-		l.table.Done(e)
+		l.queue.End(e, queue.Finished)
 		return false
 	case volume.Wanted, volume.Unclear:
 		klog.FromContext(ctx).V(2).Info("Not detaching the volume yet: a VolumeAttachment may want it on this node", "err", err)
@@ -111,10 +112,10 @@ func (l *leader) mayUnpublish(ctx context.Context, e *volume.Entry, u volume.Uno
 		if l.table.UnownedWaits(target, err, time.Now()) < retryMax {
 			// The VolumeAttachment that wants the volume there may publish it, or be deleted. Until then an
 			// attach elsewhere waits too.
-			l.table.Postpone(e, e.Lane(), ownerPause)
+			l.queue.End(e, queue.Postpone(e.Lane(), ownerPause))
 			return false
 		}
-		l.table.DoneFor(e, volume.DetachLane, retryMax)
+		l.queue.End(e, queue.BackOff(queue.DetachLane, retryMax))
 		return false
 	}
 	if !u.Listed { // else keptNow has asked
@@ -128,19 +129,19 @@ func (l *leader) mayUnpublish(ctx context.Context, e *volume.Entry, u volume.Uno
 
 // retryUnowned ends the run of an entry whose detach failed. It ends the publication too if further tries are
 // hopeless.
-func (l *leader) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Unowned, err error) {
+func (l *leader) retryUnowned(ctx context.Context, e *queue.Item, u volume.Unowned, err error) {
 	now, settings := time.Now(), l.settings()
 	u, ok := l.unownedFailed(u, err, now)
 	if !ok {
-		l.table.Done(e)
+		l.queue.End(e, queue.Finished)
 		return
 	}
-	l.table.NoteFailure(e, u.Failures, attach.Message(err), causeOf(err))
+	l.queue.NoteFailure(e, u.Failures, attach.Message(err), causeOf(err))
 	if u.Hopeless(settings.StuckAfter, l.sinceConnected(), now) {
 		l.log.line(klog.FromContext(ctx), true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
 		l.events.gaveUp(l.eventObject(u), u)
 		l.table.Resolve(u.Target)
-		l.table.Done(e)
+		l.queue.End(e, queue.Finished)
 		return
 	}
 	delay := l.retryIn(e, u.Failures, err)
@@ -150,10 +151,10 @@ func (l *leader) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 	}
 	l.log.failed(klog.FromContext(ctx), attach.Detaching, u.Failures, delay, err)
 	if used || attach.NotReady(err) { // the driver was not called: an attach elsewhere has to wait for this detach
-		l.table.Postpone(e, volume.DetachLane, delay)
+		l.queue.End(e, queue.Postpone(queue.DetachLane, delay))
 		return
 	}
-	l.table.DoneFor(e, volume.DetachLane, delay)
+	l.queue.End(e, queue.BackOff(queue.DetachLane, delay))
 }
 
 // unownedFailed notes that the detach of an unowned publication has failed. It returns the present state of the
@@ -219,7 +220,7 @@ func (m *manager) unowned(l *leader) ([]status.UnownedPublication, int) {
 			LastError:        u.Error,
 			Listed:           u.Listed,
 		}
-		if e, ok := m.table.Look(u.Key()); ok && e.State == volume.Delayed {
+		if e, ok := m.queue.Look(u.Key()); ok && e.State == queue.Delayed {
 			view.NextTry = e.Due
 		}
 		shown = append(shown, view)

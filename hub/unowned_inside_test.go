@@ -35,8 +35,8 @@ func TestUnownedPublicationThatAListingEndsDuringItsCallIsNotTriedAgain(t *testi
 			}
 		}
 		d.work(t.Context(), e)
-		if _, unowned := d.table.Unowned(routedTarget); unowned || d.table.Has(e.Key) || len(session.calls) != 2 {
-			t.Errorf("unowned %v, entry %v, calls %v; want nothing left after two calls", unowned, d.table.Has(e.Key), session.calls)
+		if _, unowned := d.table.Unowned(routedTarget); unowned || d.queue.Has(e.Key) || len(session.calls) != 2 {
+			t.Errorf("unowned %v, entry %v, calls %v; want nothing left after two calls", unowned, d.queue.Has(e.Key), session.calls)
 		}
 	})
 }

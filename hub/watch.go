@@ -9,6 +9,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -40,11 +41,11 @@ func (l *leader) backfill() {
 	})
 	for _, va := range due {
 		op, lane := l.wantedOf(decider, va)
-		l.table.Renew(volume.ClaimKey(va.Name), lane, l.placeOf(va, op))
+		l.queue.Renew(queue.ClaimKey(va.Name), lane, l.placeOf(va, op))
 	}
 	for _, pv := range l.cluster.ReleasableVolumes(l.finalizer) {
 		if attach.Releasable(pv, l.name) {
-			l.table.Add(volume.FinalizerKey(pv.Name), volume.FinalizerLane, volume.Place{})
+			l.queue.Add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
 		}
 	}
 }
@@ -90,9 +91,9 @@ func (l *leader) findMissing() int {
 
 // placeOf returns the place of the call for an operation as the caches show it. A worker that has read the
 // objects may find another place.
-func (l *leader) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) volume.Place {
+func (l *leader) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) queue.Place {
 	noted := attach.NotedTarget(va)
-	p := volume.Place{Node: va.Spec.NodeName}
+	p := queue.Place{Node: va.Spec.NodeName}
 	p.Target.VolumeHandle = noted.VolumeHandle
 	if name := attach.VolumeName(va); name == "" {
 		if handle := attach.HandleOf(attach.Inputs{VolumeAttachment: va}); handle != "" {
@@ -116,7 +117,7 @@ func (l *leader) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) vo
 func (l *leader) lookAgain() { l.backfill() }
 
 // retryNow implements listener.
-func (l *leader) retryNow(name string) { l.table.RetryNow(volume.ClaimKey(name)) }
+func (l *leader) retryNow(name string) { l.queue.RetryNow(queue.ClaimKey(name)) }
 
 // onAttachment implements listener.
 func (l *leader) onAttachment(before, va *storagev1.VolumeAttachment) {
@@ -134,7 +135,7 @@ func (l *leader) onAttachment(before, va *storagev1.VolumeAttachment) {
 	if unchanged || !known && op == attach.Idle {
 		return
 	}
-	l.table.Add(volume.ClaimKey(va.Name), volume.LaneOf(op), l.placeOf(va, op))
+	l.queue.Add(queue.ClaimKey(va.Name), queue.LaneOf(op), l.placeOf(va, op))
 }
 
 // onAttachmentGone implements listener.
@@ -147,7 +148,7 @@ func (l *leader) onAttachmentGone(va *storagev1.VolumeAttachment) {
 		}
 	}
 	if last == nil && l.detachedElsewhere(va) {
-		l.table.DetachedFrom(va.Spec.NodeName)
+		l.queue.DetachedFrom(va.Spec.NodeName)
 	}
 	l.table.Gone(volume.IdentityOf(va), last)
 }
@@ -165,6 +166,6 @@ func (l *leader) onVolume(v *cache.StoredVolume) {
 	l.overlay.PersistentVolumeChanged(v)
 	// Nearly no PersistentVolume is Releasable: the others are not decoded.
 	if attach.HasFinalizer(v.Finalizers(), l.finalizer) && v.Releasable() && attach.Releasable(v.PersistentVolume(), l.name) {
-		l.table.Add(volume.FinalizerKey(v.Name()), volume.FinalizerLane, volume.Place{})
+		l.queue.Add(queue.FinalizerKey(v.Name()), queue.FinalizerLane, queue.Place{})
 	}
 }

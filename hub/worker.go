@@ -11,31 +11,33 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
 // work makes one run of an entry. ctx ends when calls in flight have to end: at the end of the grace, or when
 // the lease is lost.
-func (l *leader) work(ctx context.Context, e *volume.Entry) {
+func (l *leader) work(ctx context.Context, e *queue.Item) {
 	e.Retries.Session = l.session()
 	switch e.Key.Kind {
-	case volume.ClaimKind:
+	case queue.ClaimKind:
 		l.workOnClaim(ctx, e)
-	case volume.UnownedKind:
+	case queue.UnownedKind:
 		l.workOnUnowned(ctx, e)
-	case volume.FinalizerKind:
+	case queue.FinalizerKind:
 		l.workOnFinalizer(ctx, e)
 	}
 	l.hub.windDown.note(l.name) // this may have been the last volume of the driver
 }
 
 // workOnClaim carries out the operation that a VolumeAttachment requires, and decides when its entry runs again.
-func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
+func (l *leader) workOnClaim(ctx context.Context, e *queue.Item) {
 	name := e.Key.Name
 	va := l.overlay.Attachment(name)
 	if va == nil {
-		l.table.DoneMissing(e)
+		l.table.Missing(e.Key.Name)
+		l.queue.End(e, queue.Finished)
 		return
 	}
 	ctx = klog.NewContext(ctx, l.volumeLogger(va))
@@ -47,7 +49,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 		return
 	}
 	if va == nil {
-		l.table.Done(e) // the watch will report its deletion
+		l.queue.End(e, queue.Finished) // the watch will report its deletion
 		return
 	}
 	c := l.table.Open(va) // not before: on a full node, what has its place would lose it by a read that fails
@@ -60,7 +62,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 	switch {
 	case errors.Is(err, errBlocked):
 	case isFenced(err):
-		l.table.Postpone(e, e.Lane(), fencePause)
+		l.queue.End(e, queue.Postpone(e.Lane(), fencePause))
 	case err != nil:
 		l.failed(ctx, e, va, op, err)
 	default:
@@ -69,7 +71,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 }
 
 // succeeded ends the run of an entry whose operation has succeeded.
-func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op attach.Operation) {
+func (l *leader) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op attach.Operation) {
 	if op != attach.Idle {
 		took := time.Since(e.Since())
 		l.counters.countSuccess(operationOf(op), took)
@@ -77,22 +79,23 @@ func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 			l.log.succeeded(l.volumeLogger(va), op, e.Retries, took)
 		}
 	}
-	e.Retries = volume.Retries{}
-	l.table.NoteFailure(e, 0, "", diagnosis.Cause{})
+	e.Retries = queue.Retries{}
+	l.queue.NoteFailure(e, 0, "", diagnosis.Cause{})
 	l.table.SetLost(va, false)
-	l.table.ClearChanged(e) // the switch takes changes that came meanwhile into account
+	l.queue.ClearChanged(e) // the switch takes changes that came meanwhile into account
 	switch next, lane := l.wanted(va.Name); {
 	case next == attach.Idle && l.overlay.Attachment(va.Name) == nil:
-		l.table.DoneMissing(e)
+		l.table.Missing(e.Key.Name)
+		l.queue.End(e, queue.Finished)
 	case next == attach.Idle:
-		l.table.Done(e)
+		l.queue.End(e, queue.Finished)
 	case next == op && op == attach.Detaching:
 		// The object is gone, and the cache still has it: a watch that has ended may be a minute late.
-		l.table.DoneFor(e, lane, l.settings().Retry.Max)
+		l.queue.End(e, queue.BackOff(lane, l.settings().Retry.Max))
 	case next == op: // another client has undone it
-		l.table.DoneFor(e, lane, l.settings().Retry.Initial)
+		l.queue.End(e, queue.BackOff(lane, l.settings().Retry.Initial))
 	default: // deleted while it was being attached
-		l.table.DoneFor(e, lane, 0)
+		l.queue.End(e, queue.Again(lane))
 	}
 }
 
@@ -105,7 +108,7 @@ const fencePause = 100 * time.Millisecond
 var errBlocked = errors.New("blocked by other work")
 
 // carryOut carries out the operation that a VolumeAttachment requires, and returns that operation.
-func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Operation, error) {
+func (l *leader) carryOut(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Operation, error) {
 	// One object and one decider for the whole run: succeeded and failed take later changes into account.
 	decider := l.decider()
 	op, lane := l.wantedOf(decider, va)
@@ -116,7 +119,7 @@ func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.Vo
 		return op, nil
 	}
 	if lane != e.Lane() { // the object has changed since: by the lane the Table knows what goes before what
-		l.table.DoneFor(e, lane, 0)
+		l.queue.End(e, queue.Again(lane))
 		return op, errBlocked
 	}
 	plan, err := l.plan(ctx, decider, op, va, c)
@@ -181,14 +184,14 @@ const reportAfter = 5 * time.Second
 
 // isOfTheVolume reports whether an error belongs in the status. A user of the volume can do nothing about a
 // short failure of the Kubernetes API, about this process' lease, or about a driver that has just gone away.
-func (l *leader) isOfTheVolume(e *volume.Entry, err error) bool {
+func (l *leader) isOfTheVolume(e *queue.Item, err error) bool {
 	lasting := attach.CannotServe(err) && e.Retries.Failures > 0 && time.Since(e.Retries.Since) >= reportAfter
 	return (lasting || !attach.NotReady(err)) && !isFenced(err) && !waitsForDriver(e, err)
 }
 
 // countDisconnects counts how often in a row a run of an entry has failed and its connection has ended: with the call, or
 // before its answer, because the driver answered nothing else for long (silentAfter).
-func (l *leader) countDisconnects(e *volume.Entry, err error) {
+func (l *leader) countDisconnects(e *queue.Item, err error) {
 	s, _ := e.Retries.Session.(*liveSession)
 	_, called := errors.AsType[*attach.CallError](err)
 	if isDisconnected(err) || called && s != nil && s.ended.Load() {
@@ -200,18 +203,18 @@ func (l *leader) countDisconnects(e *volume.Entry, err error) {
 
 // waitsForDriver reports whether a run has failed only because the connection ended: the entry then waits for
 // the driver, as all other entries do. For a suspect, the lost connection is a failure of the volume.
-func waitsForDriver(e *volume.Entry, err error) bool {
+func waitsForDriver(e *queue.Item, err error) bool {
 	return isDisconnected(err) && !e.Retries.Suspect()
 }
 
 // failed ends a run with an error, and decides when the entry runs again.
-func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, op attach.Operation, err error) {
+func (l *leader) failed(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment, op attach.Operation, err error) {
 	l.countDisconnects(e, err)
 	l.saveError(ctx, va, e, op, err)
 	name := e.Key.Name
 	if waitsForDriver(e, err) {
 		_, lane := l.wanted(name)
-		l.table.DoneFor(e, lane, 0)
+		l.queue.End(e, queue.Again(lane))
 		return
 	}
 	if errors.Is(err, attach.ErrStale) {
@@ -219,10 +222,10 @@ func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 	}
 	now, text, cause := time.Now(), csiclient.Truncate(err.Error(), csiclient.MaxText), causeOf(err)
 	failures := e.Retries.Failed(op, now)
-	l.table.NoteFailure(e, failures, attach.Message(err), cause) // shorter: there may be very many entries
+	l.queue.NoteFailure(e, failures, attach.Message(err), cause) // shorter: there may be very many entries
 	l.counters.countFailure(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text, Cause: cause}, time.Since(e.Since()))
 	delay := l.delay(e, op, failures, err)
-	changed := l.table.ClearChanged(e)
+	changed := l.queue.ClearChanged(e)
 	next, lane := l.wanted(name)
 	// If the object was deleted meanwhile, the detach does not wait for the attach's backoff.
 	if next != op || changed && !l.isUnchanged(name) {
@@ -232,10 +235,14 @@ func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 	// The driver was not called, so an attach elsewhere has to wait for this detach, unless the volume is
 	// unpublished already.
 	if delay > 0 && attach.NotReady(err) && !l.table.WasUnpublished(va) {
-		l.table.Postpone(e, lane, delay)
+		l.queue.End(e, queue.Postpone(lane, delay))
 		return
 	}
-	l.table.DoneFor(e, lane, delay)
+	if op == attach.Attaching && isNodeFull(err) {
+		l.queue.End(e, queue.WaitForPlace(lane))
+		return
+	}
+	l.queue.End(e, queue.BackOff(lane, delay))
 }
 
 // refresh reads a VolumeAttachment and its PersistentVolume again, after a write has shown that the caches
@@ -257,7 +264,7 @@ func (l *leader) refresh(ctx context.Context, name string) {
 }
 
 // saveError writes an error into the status and records an Event, if it belongs there.
-func (l *leader) saveError(ctx context.Context, va *storagev1.VolumeAttachment, e *volume.Entry, op attach.Operation, cause error) {
+func (l *leader) saveError(ctx context.Context, va *storagev1.VolumeAttachment, e *queue.Item, op attach.Operation, cause error) {
 	if l.isOfTheVolume(e, cause) {
 		l.events.failed(va, op, cause)
 		l.writeError(ctx, va, e, op, cause)
@@ -265,7 +272,7 @@ func (l *leader) saveError(ctx context.Context, va *storagev1.VolumeAttachment, 
 }
 
 // writeError writes an error into the status. It only logs a failure to write: the operation is tried again anyway.
-func (l *leader) writeError(ctx context.Context, va *storagev1.VolumeAttachment, e *volume.Entry, op attach.Operation, cause error) {
+func (l *leader) writeError(ctx context.Context, va *storagev1.VolumeAttachment, e *queue.Item, op attach.Operation, cause error) {
 	if since := wantedSince(va, op); !since.IsZero() && time.Since(since) >= l.settings().StuckAfter {
 		cause = stuckError{op: op, since: since, tries: e.Retries.Failures + 1, last: cause}
 	}

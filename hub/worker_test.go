@@ -9,7 +9,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
 // A lease that is late with its renewal was told to whoever waits for the volume, ten times a second.
@@ -25,7 +25,7 @@ func TestOnlyErrorsOfTheVolumeAreForItsStatus(t *testing.T) {
 		"the driver has gone":               {&attach.CallError{Err: errors.Join(errDisconnected, status.Error(codes.Unavailable, "gone"))}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := d.isOfTheVolume(&volume.Entry{}, c.err); got != c.want {
+			if got := d.isOfTheVolume(&queue.Item{}, c.err); got != c.want {
 				t.Errorf("for the status: %v, want %v", got, c.want)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
 // Identity identifies a VolumeAttachment, with its node and PersistentVolume.
@@ -211,7 +212,7 @@ func (t *Table) Gone(id Identity, last *attach.Record) {
 		if last != nil {
 			t.disown(id, Publication{Record: *last, Belief: Recorded})
 		}
-		t.leaveLine(ClaimKey(id.Name))
+		t.Queue.LeaveLineLocked(queue.ClaimKey(id.Name))
 		return
 	}
 	if last != nil && !slices.Contains(c.disowned, last.Target) {
@@ -234,16 +235,10 @@ func (t *Table) gone(c *Claim) {
 	if c.gone.IsZero() {
 		c.gone = time.Now()
 	}
-	e := t.entries[ClaimKey(c.Name)]
-	if e != nil && e.state == Running {
-		e.again = true // another object may have the name by now
+	if !t.Queue.EndLocked(queue.ClaimKey(c.Name)) {
 		return
 	}
 	t.close(c)
-	if e != nil {
-		t.withdraw(e)
-		t.drop(e)
-	}
 }
 
 // close ends a claim whose object is gone. kube-controller-manager makes names of volume, driver and node, so

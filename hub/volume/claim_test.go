@@ -11,6 +11,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -111,22 +112,23 @@ func TestObjectOfTheSameNameStartsAfreshWhenTheOneBeforeVanishesDuringARun(t *te
 	table := openTable(10, 0, true)
 	va := attachment("va", "1")
 	table.Open(va)
-	e := taken(t, table, "va", volume.AttachLane, only("v", "a"))
+	e := taken(t, table, "va", queue.AttachLane, only("v", "a"))
 	e.Retries.Failed(attach.Attaching, time.Now())
-	table.NoteFailure(e, 1, "of the one before", diagnosis.Cause{})
+	table.Queue.NoteFailure(e, 1, "of the one before", diagnosis.Cause{})
 	table.Gone(volume.IdentityOf(va), nil)
-	table.Add(volume.ClaimKey("va"), volume.AttachLane, only("v", "a"))
-	table.DoneFor(e, volume.AttachLane, time.Hour)
-	if got := look(t, table, "va"); got.State != volume.Ready || got.Failures != 0 || got.Error != "" || e.Retries != (volume.Retries{}) {
+	table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, only("v", "a"))
+	table.Queue.End(e, queue.BackOff(queue.AttachLane, time.Hour))
+	if got := look(t, table, "va"); got.State != queue.Ready || got.Failures != 0 || got.Error != "" || e.Retries != (queue.Retries{}) {
 		t.Errorf("%+v, %+v; want it to start afresh", got, e.Retries)
 	}
 }
 
 func TestMissingObjectEndsItsClaimAndItsEntryInOneRun(t *testing.T) {
 	table := openTable(10, 0, true)
-	e := taken(t, table, "va", volume.AttachLane, only("v", "a"))
+	e := taken(t, table, "va", queue.AttachLane, only("v", "a"))
 	table.Open(attachment("va", "1"))
-	table.DoneMissing(e)
+	table.Missing(e.Key.Name)
+	table.Queue.End(e, queue.Finished)
 	if known, _ := table.Known(attachment("va", "1")); known {
 		t.Error("its claim has not ended")
 	}
@@ -137,11 +139,12 @@ func TestMissingObjectEndsItsClaimAndItsEntryInOneRun(t *testing.T) {
 
 func TestObjectThatGetsTheNameOfAMissingOneDuringTheRunIsLookedAt(t *testing.T) {
 	table := openTable(10, 0, true)
-	e := taken(t, table, "va", volume.AttachLane, only("v", "a"))
+	e := taken(t, table, "va", queue.AttachLane, only("v", "a"))
 	first := table.Open(attachment("va", "1"))
-	table.Add(volume.ClaimKey("va"), volume.AttachLane, only("v", "a"))
-	table.DoneMissing(e)
-	if got := take(t, table, volume.ClaimKey("va")); got != e {
+	table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, only("v", "a"))
+	table.Missing(e.Key.Name)
+	table.Queue.End(e, queue.Finished)
+	if got := take(t, table, queue.ClaimKey("va")); got != e {
 		t.Errorf("%+v runs, want the entry again", got)
 	}
 	if table.Open(attachment("va", "2")) == first {

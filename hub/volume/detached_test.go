@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -14,7 +15,7 @@ func TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere(t *test
 	detached := func(t *testing.T, table *volume.Table) {
 		e := take(t, table, unownedKey("a"))
 		table.Detached(at("a"), "node-a")
-		table.Done(e)
+		table.Queue.End(e, queue.Finished)
 	}
 	leftThere := func(t *testing.T, table *volume.Table) {
 		table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
@@ -25,23 +26,23 @@ func TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere(t *test
 		detached(t, table)
 	}
 	for name, c := range map[string]struct {
-		place  volume.Place
+		place  queue.Place
 		detach func(*testing.T, *volume.Table)
-		want   volume.State
+		want   queue.State
 	}{
-		"by a VolumeAttachment":             {only("v", "b"), byVolumeAttachment, volume.Ready},
-		"where a VolumeAttachment left it":  {only("v", "b"), leftThere, volume.Ready},
-		"another volume":                    {only("w", "b"), byVolumeAttachment, volume.Delayed},
-		"a multi-node volume":               {shared("v", "b"), byVolumeAttachment, volume.Delayed},
-		"where only a listing has shown it": {only("v", "b"), onlyListed, volume.Delayed},
+		"by a VolumeAttachment":             {only("v", "b"), byVolumeAttachment, queue.Ready},
+		"where a VolumeAttachment left it":  {only("v", "b"), leftThere, queue.Ready},
+		"another volume":                    {only("w", "b"), byVolumeAttachment, queue.Delayed},
+		"a multi-node volume":               {shared("v", "b"), byVolumeAttachment, queue.Delayed},
+		"where only a listing has shown it": {only("v", "b"), onlyListed, queue.Delayed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := openTable(10, 0, true)
-			key := volume.ClaimKey("refused")
-			table.Add(key, volume.AttachLane, c.place)
-			table.DoneFor(take(t, table, key), volume.AttachLane, time.Hour)
+			key := queue.ClaimKey("refused")
+			table.Queue.Add(key, queue.AttachLane, c.place)
+			table.Queue.End(take(t, table, key), queue.BackOff(queue.AttachLane, time.Hour))
 			c.detach(t, table)
-			if v, _ := table.Look(key); v.State != c.want {
+			if v, _ := table.Queue.Look(key); v.State != c.want {
 				t.Errorf("state %v, want %v", v.State, c.want)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
 // While another process has the lease, it may detach what is unowned here.
@@ -25,7 +26,7 @@ const (
 func (t *Table) Forget(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.dropEntries() // of the term before
+	t.Queue.CloseLocked() // the term before
 	for _, c := range t.claims {
 		if !c.gone.IsZero() && c.publication.MayBePublished() { // the lease was lost before its worker had ended
 			t.disown(c.Identity, c.publication).Unconfirmed = now
@@ -81,6 +82,6 @@ func (t *Table) Confirm() {
 	defer t.mu.Unlock()
 	for u := range t.eachUnowned() {
 		u.Unconfirmed, u.Gap = time.Time{}, time.Time{}
-		t.renew(u.Key(), DetachLane, u.place())
+		t.Queue.RenewLocked(u.Key(), queue.DetachLane, u.place())
 	}
 }

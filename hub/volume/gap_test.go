@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -17,8 +18,8 @@ func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *te
 		t.Error("it is owed by this process, and another has to see to it")
 	}
 	table.Forget(time.Now()) // what happens when a driver is taken over
-	table.Begin(1)
-	table.OpenLanes()
+	table.Queue.Begin(1)
+	table.Queue.Open()
 	if got := started(table); len(got) > 0 {
 		t.Errorf("%v began before the VolumeAttachments were read", got)
 	}
@@ -72,7 +73,7 @@ func TestWhatVanishedJustBeforeTheLeaseWasLostIsNotForgotten(t *testing.T) {
 	table := openTable(10, 0, true)
 	for name, id := range map[string]string{"left": "a", "detached": "", "exists": "c"} {
 		va := attachment(name, "uid of left")
-		e := taken(t, table, name, volume.AttachLane, only("v of "+name, id))
+		e := taken(t, table, name, queue.AttachLane, only("v of "+name, id))
 		_ = e // its worker does not end
 		c := table.Open(va)
 		if id != "" {

@@ -2,8 +2,8 @@ package volume
 
 import "github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 
-// Listing notes from now on at which targets entries begin and end, until end is called. worked reports whether
-// there was an entry at a target since, or is an entry or an unowned publication now: what a listing of the driver's
+// Listing notes from now on at which targets items begin and end, until end is called. worked reports whether
+// there was an item at a target since, or is an item or an unowned publication now: what a listing of the driver's
 // volumes says about the target may be out of date then. There is one Listing at a time.
 func (t *Table) Listing() (worked func(attach.Target) bool, end func()) {
 	t.mu.Lock()
@@ -24,21 +24,7 @@ func (t *Table) worked(target attach.Target) bool {
 	if t.touched[target] || t.unowned(target) != nil {
 		return true
 	}
-	if v := t.volumes[target.VolumeHandle]; v != nil {
-		for _, e := range v.entries {
-			if e.place.Target == target {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// touch notes that an entry begins or ends at a target, while there is a Listing.
-func (t *Table) touch(target attach.Target) {
-	if t.touched != nil && target.VolumeHandle != "" {
-		t.touched[target] = true
-	}
+	return t.Queue.IsAtLocked(target)
 }
 
 // Found makes a publication unowned that only the driver reports, and asks for its detach. No VolumeAttachment asks for
@@ -47,7 +33,7 @@ func (t *Table) touch(target attach.Target) {
 func (t *Table) Found(id Identity, r attach.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.entries == nil || t.unowned(r.Target) != nil {
+	if !t.Queue.IsOpenLocked() || t.unowned(r.Target) != nil {
 		return
 	}
 	t.disown(id, Publication{Record: r, Belief: Recorded}).Listed = true

@@ -5,37 +5,38 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
 func TestListingIsOutOfDateWhereAnEntryWasOrIs(t *testing.T) {
 	at := attach.Target{VolumeHandle: "v", NodeID: "a"}
-	place := volume.Place{Target: at, Node: "node"}
+	place := queue.Place{Target: at, Node: "node"}
 	for name, c := range map[string]struct {
 		before, during func(table *volume.Table)
 		want           bool
 	}{
 		"no work": {func(*volume.Table) {}, func(*volume.Table) {}, false},
 		"work elsewhere": {func(*volume.Table) {}, func(table *volume.Table) {
-			table.Add(volume.ClaimKey("va"), volume.AttachLane, volume.Place{Target: attach.Target{VolumeHandle: "v", NodeID: "b"}, Node: "other"})
+			table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, queue.Place{Target: attach.Target{VolumeHandle: "v", NodeID: "b"}, Node: "other"})
 		}, false},
 		"work before": {func(table *volume.Table) { runAt(table, place) }, func(*volume.Table) {}, false},
-		"work began before and ended": {func(table *volume.Table) { table.Add(volume.ClaimKey("va"), volume.AttachLane, place) },
-			func(table *volume.Table) { table.Done(table.Take(time.Now())) }, true},
+		"work began before and ended": {func(table *volume.Table) { table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, place) },
+			func(table *volume.Table) { table.Queue.End(table.Queue.Take(time.Now()), queue.Finished) }, true},
 		"work meanwhile": {func(*volume.Table) {}, func(table *volume.Table) { runAt(table, place) }, true},
-		"work goes on":   {func(table *volume.Table) { table.Add(volume.ClaimKey("va"), volume.AttachLane, place) }, func(*volume.Table) {}, true},
+		"work goes on":   {func(table *volume.Table) { table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, place) }, func(*volume.Table) {}, true},
 		"a worker found the target": {func(table *volume.Table) {}, func(table *volume.Table) {
-			table.Add(volume.ClaimKey("va"), volume.AttachLane, volume.Place{})
-			e := table.Take(time.Now())
-			table.Reserve(e, place)
-			table.Done(e)
+			table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, queue.Place{})
+			e := table.Queue.Take(time.Now())
+			table.Queue.MayCall(e, place)
+			table.Queue.End(e, queue.Finished)
 		}, true},
 		"an unowned publication": {func(*volume.Table) {}, func(table *volume.Table) { table.Found(volume.Identity{}, attach.Record{Target: at}) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := volume.NewTable("f")
-			table.Begin(2)
-			table.OpenLanes()
+			table.Queue.Begin(2)
+			table.Queue.Open()
 			c.before(table)
 			worked, end := table.Listing()
 			defer end()
@@ -48,9 +49,9 @@ func TestListingIsOutOfDateWhereAnEntryWasOrIs(t *testing.T) {
 }
 
 // runAt has a worker do all work for a VolumeAttachment at a place.
-func runAt(table *volume.Table, p volume.Place) {
-	table.Add(volume.ClaimKey("va"), volume.AttachLane, p)
-	table.Done(table.Take(time.Now()))
+func runAt(table *volume.Table, p queue.Place) {
+	table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, p)
+	table.Queue.End(table.Queue.Take(time.Now()), queue.Finished)
 }
 
 func TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing(t *testing.T) {
@@ -69,8 +70,8 @@ func TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := volume.NewTable("f")
-			table.Begin(2)
-			table.OpenLanes()
+			table.Queue.Begin(2)
+			table.Queue.Open()
 			table.Found(volume.Identity{Node: "n", PersistentVolume: "pv"}, attach.Record{Target: at})
 			if u, ok := table.Unowned(at); !ok || !u.Listed {
 				t.Fatalf("not found: %+v", u)
@@ -90,7 +91,7 @@ func listed(table *volume.Table, listed, there bool, began time.Time) {
 // Its VolumeAttachment vanished after a listing had shown its volume: this process knows it itself now.
 func TestPublicationThatAVolumeAttachmentLeavesIsNoLongerKnownFromAListingAlone(t *testing.T) {
 	table := volume.NewTable("f")
-	table.Begin(2)
+	table.Queue.Begin(2)
 	r := recorded("a")
 	table.Found(volume.Identity{Node: "n", PersistentVolume: "pv"}, r)
 	table.Gone(volume.Identity{Name: "va", UID: "1"}, &r)

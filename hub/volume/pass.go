@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
 // EffectKind is a kind of step to the outside.
@@ -287,12 +288,13 @@ func (t *Table) Apply(c *Claim, p *Pass, e Effect, o Outcome) {
 	switch {
 	case e.Kind == Disown:
 		t.disown(c.Identity, before)
-	case e.Kind == Publish:
-		t.published(t.entries[ClaimKey(c.Name)], o.Result)
+	case e.Kind == Publish && o.Result == NoPlace:
+		t.Queue.RefusedLocked(queue.ClaimKey(c.Name))
+	case e.Kind == Publish && o.Result == Succeeded:
+		t.Queue.PublishedLocked(queue.ClaimKey(c.Name))
 	case e.Kind == Unpublish && o.Result == Succeeded:
 		t.resolve(e.Target)
-		t.retryAttaches(e.Target)
-		t.detachedFrom(c.Node)
+		t.Queue.DetachedLocked(e.Target.VolumeHandle, c.Node)
 	case e.Kind == Release && o.Result != Succeeded:
 		delete(t.released, c.UID)
 		c.unsure = true

@@ -70,7 +70,7 @@ func newPassModel(s *script, edit func(*passModel)) *passModel {
 // begin is the begin of a process.
 func (m *passModel) begin() {
 	m.table = volume.NewTable(attach.Finalizer(passDriver))
-	m.table.Begin(1)
+	m.table.Queue.Begin(1)
 	m.claim = m.table.Open(m.va)
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -28,8 +29,8 @@ func claimOf(name string) *storagev1.VolumeAttachment {
 
 func newClaimed() claimed {
 	t := volume.NewTable("finalizer")
-	t.Begin(10)
-	t.OpenLanes()
+	t.Queue.Begin(10)
+	t.Queue.Open()
 	return claimed{t, t.Open(claimOf("va"))}
 }
 
@@ -225,12 +226,12 @@ func TestReleaseThatFailsLeavesTheVolumeAttachmentUnreleased(t *testing.T) {
 }
 
 // take returns the entry that may start now, nil for none.
-func (c claimed) take(t *testing.T) *volume.Entry {
+func (c claimed) take(t *testing.T) *queue.Item {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	var taken *volume.Entry
-	c.Run(ctx, func(e *volume.Entry) {
+	var taken *queue.Item
+	c.Queue.Run(ctx, func(e *queue.Item) {
 		taken = e
 		cancel()
 	})
@@ -251,23 +252,23 @@ func TestClaimSharesItsVolumeOnlyIfItWasNotPublishedForASingleNode(t *testing.T)
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				table := newClaimed()
-				table.SetLimits(10, 0, true)
+				table.Queue.SetLimits(10, 0, true)
 				table.Restore(table.claim, c.record)
-				place := func(nodeID string) volume.Place { return volume.Place{Target: target(nodeID), Shared: true} }
-				table.Add(volume.ClaimKey("other"), volume.AttachLane, place("id-2"))
+				place := func(nodeID string) queue.Place { return queue.Place{Target: target(nodeID), Shared: true} }
+				table.Queue.Add(queue.ClaimKey("other"), queue.AttachLane, place("id-2"))
 				if table.take(t) == nil {
 					t.Fatal("the first does not start")
 				}
 				// As the caches have it, and as its worker finds it.
-				table.Add(volume.ClaimKey("va"), volume.AttachLane, place("id-1"))
+				table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, place("id-1"))
 				if got := table.take(t) != nil; got != c.want {
 					t.Errorf("starts beside the other: %v, want %v", got, c.want)
 				}
 				table.Open(claimOf("unplaced"))
-				table.Add(volume.ClaimKey("unplaced"), volume.AttachLane, volume.Place{})
+				table.Queue.Add(queue.ClaimKey("unplaced"), queue.AttachLane, queue.Place{})
 				e := table.take(t)
 				table.Restore(table.Open(claimOf("unplaced")), c.record)
-				if got := table.Reserve(e, place("id-3")); got != c.want {
+				if got := table.Queue.MayCall(e, place("id-3")); got != c.want {
 					t.Errorf("goes on beside the other: %v, want %v", got, c.want)
 				}
 			})

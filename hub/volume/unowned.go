@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
 // Unowned is a publication that no VolumeAttachment owns, as far as this process knows: its former owner
@@ -34,12 +35,12 @@ type Unowned struct {
 	absences      int       // listings in a row that have the volume, and not at this node ID
 }
 
-// Key returns the key of the entry that detaches it.
-func (u *Unowned) Key() Key { return unownedKey(u.Target) }
+// Key returns the key of the item that detaches it.
+func (u *Unowned) Key() queue.Key { return queue.UnownedKey(u.Target) }
 
-// place returns where the entry calls the driver.
-func (u *Unowned) place() Place {
-	return Place{Target: u.Target, Node: u.FormerOwner.Node, Shared: u.Nodes == attach.MultiNode}
+// place returns where the item calls the driver.
+func (u *Unowned) place() queue.Place {
+	return queue.Place{Target: u.Target, Node: u.FormerOwner.Node, Shared: u.Nodes == attach.MultiNode}
 }
 
 // withholds reports whether a PersistentVolume keeps its finalizer because of the publication. That ends after
@@ -51,39 +52,38 @@ func (u *Unowned) withholds(stuckAfter time.Duration, now time.Time) bool {
 // disown makes a publication of a VolumeAttachment unowned, and asks for its detach. Earlier failures still count
 // if the same VolumeAttachment disowned it before.
 func (t *Table) disown(id Identity, p Publication) *Unowned {
-	v := t.volume(p.Target.VolumeHandle)
-	if v.unowned == nil {
-		v.unowned = map[string]*Unowned{}
+	all := t.dangling[p.Target.VolumeHandle]
+	if all == nil {
+		all = map[attach.Target]*Unowned{}
+		t.dangling[p.Target.VolumeHandle] = all
 	}
-	u := v.unowned[p.Target.NodeID]
+	u := all[p.Target]
 	if u == nil || u.FormerOwner.UID != id.UID {
 		times := 0
 		if u != nil {
 			times = u.timesDisowned
 		}
 		u = &Unowned{Since: time.Now(), timesDisowned: times}
-		v.unowned[p.Target.NodeID] = u
+		all[p.Target] = u
 	}
 	u.timesDisowned++
 	u.Publication, u.FormerOwner, u.Unconfirmed, u.Gap = p, id, time.Time{}, time.Time{}
 	u.answered, u.absences = time.Time{}, 0 // it may have been published since
-	t.add(u.Key(), DetachLane, u.place())
+	t.Queue.AddLocked(u.Key(), queue.DetachLane, u.place())
 	return u
 }
 
 // resolve ends an unowned publication, if there is one at the target: it was unpublished, or has an
 // owner.
 func (t *Table) resolve(target attach.Target) {
-	v := t.volumes[target.VolumeHandle]
-	if v == nil || v.unowned[target.NodeID] == nil {
+	if t.unowned(target) == nil {
 		return
 	}
-	delete(v.unowned, target.NodeID)
-	if e := t.entries[unownedKey(target)]; e != nil && e.state != Running {
-		t.withdraw(e)
-		t.drop(e)
+	all := t.dangling[target.VolumeHandle]
+	if delete(all, target); len(all) == 0 {
+		delete(t.dangling, target.VolumeHandle)
 	}
-	t.tidy(v)
+	t.Queue.DropLocked(queue.UnownedKey(target))
 }
 
 // Resolve ends an unowned publication, if there is one at the target.
@@ -101,10 +101,11 @@ func (t *Table) Detached(target attach.Target, node string) {
 	defer t.mu.Unlock()
 	u := t.unowned(target)
 	t.resolve(target)
-	if u != nil && !u.Listed {
-		t.retryAttaches(target)
+	handle := target.VolumeHandle
+	if u == nil || u.Listed {
+		handle = ""
 	}
-	t.detachedFrom(node)
+	t.Queue.DetachedLocked(handle, node)
 }
 
 // ResolveOwned ends an unowned publication whose owner was read after seen was returned. It does nothing if the
@@ -129,17 +130,14 @@ func (t *Table) Unowned(target attach.Target) (Unowned, bool) {
 
 // unowned returns the unowned publication at a target, nil if there is none.
 func (t *Table) unowned(target attach.Target) *Unowned {
-	if v := t.volumes[target.VolumeHandle]; v != nil {
-		return v.unowned[target.NodeID]
-	}
-	return nil
+	return t.dangling[target.VolumeHandle][target]
 }
 
 // eachUnowned returns all unowned publications. The loop may resolve them.
 func (t *Table) eachUnowned() iter.Seq[*Unowned] {
 	return func(yield func(*Unowned) bool) {
-		for _, v := range t.volumes {
-			for _, u := range v.unowned {
+		for _, all := range t.dangling {
+			for _, u := range all {
 				if !yield(u) {
 					return
 				}
@@ -177,15 +175,15 @@ func (t *Table) UnownedAll() []Unowned {
 	return all
 }
 
-// Requeue asks for the detach of each unowned publication that has no entry, and returns how many
+// Requeue asks for the detach of each unowned publication that has no item, and returns how many
 // had none.
 func (t *Table) Requeue() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := 0
 	for u := range t.eachUnowned() {
-		if t.entries[u.Key()] == nil {
-			t.add(u.Key(), DetachLane, u.place())
+		if !t.Queue.HasLocked(u.Key()) {
+			t.Queue.AddLocked(u.Key(), queue.DetachLane, u.place())
 			n++
 		}
 	}
@@ -203,10 +201,8 @@ func (t *Table) Withholds(persistentVolume, handle string, stuckAfter time.Durat
 			claimed = true
 		}
 	}
-	if v := t.volumes[handle]; v != nil {
-		for _, u := range v.unowned {
-			published = published || u.withholds(stuckAfter, now)
-		}
+	for _, u := range t.dangling[handle] {
+		published = published || u.withholds(stuckAfter, now)
 	}
 	return claimed, published
 }

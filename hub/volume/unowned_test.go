@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -15,8 +16,8 @@ func recorded(nodeID string) attach.Record {
 	return attach.Record{Target: at(nodeID), Nodes: attach.SingleNode}
 }
 
-func unownedKey(nodeID string) volume.Key {
-	return volume.Key{Kind: volume.UnownedKind, Target: at(nodeID)}
+func unownedKey(nodeID string) queue.Key {
+	return queue.Key{Kind: queue.UnownedKind, Target: at(nodeID)}
 }
 
 // unpublish has a claim unpublish its volume.
@@ -56,24 +57,29 @@ func TestVanishedObjectLeavesItsPublicationUnownedAndHasItDetached(t *testing.T)
 	if !ok || u.FormerOwner != volume.IdentityOf(va) || !u.Unconfirmed.IsZero() {
 		t.Errorf("%+v, want it left by the VolumeAttachment", u)
 	}
-	if v, _ := table.Look(take(t, table, unownedKey("a")).Key); v.Lane != volume.DetachLane {
+	if v, _ := table.Queue.Look(take(t, table, unownedKey("a")).Key); v.Lane != queue.DetachLane {
 		t.Errorf("its entry is in lane %v, want detach", v.Lane)
 	}
 }
 
 // Until the worker has ended nobody can say what it leaves.
 func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationUnownedWhenTheRunEnds(t *testing.T) {
-	for name, end := range map[string]func(*volume.Table, *volume.Entry){
-		"done":      func(table *volume.Table, e *volume.Entry) { table.Done(e) },
-		"backs off": func(table *volume.Table, e *volume.Entry) { table.DoneFor(e, volume.AttachLane, time.Hour) },
-		"postponed": func(table *volume.Table, e *volume.Entry) { table.Postpone(e, e.Lane(), time.Hour) },
-		"missing":   func(table *volume.Table, e *volume.Entry) { table.DoneMissing(e) },
+	for name, end := range map[string]func(*volume.Table, *queue.Item){
+		"done": func(table *volume.Table, e *queue.Item) { table.Queue.End(e, queue.Finished) },
+		"backs off": func(table *volume.Table, e *queue.Item) {
+			table.Queue.End(e, queue.BackOff(queue.AttachLane, time.Hour))
+		},
+		"postponed": func(table *volume.Table, e *queue.Item) { table.Queue.End(e, queue.Postpone(e.Lane(), time.Hour)) },
+		"missing": func(table *volume.Table, e *queue.Item) {
+			table.Missing(e.Key.Name)
+			table.Queue.End(e, queue.Finished)
+		},
 	} {
 		for _, read := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, read as gone %v", name, read), func(t *testing.T) {
 				table := openTable(10, 0, true)
 				va := attachment("va", "1")
-				e := taken(t, table, va.Name, volume.AttachLane, only("v", "a"))
+				e := taken(t, table, va.Name, queue.AttachLane, only("v", "a"))
 				c := table.Open(va)
 				if read {
 					table.ReadGone(volume.IdentityOf(va), false)
@@ -85,19 +91,19 @@ func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationUnownedWhenTheR
 				if !table.OwesDetach() {
 					t.Error("nothing is owed, and the worker may leave something")
 				}
-				attach := volume.ClaimKey("elsewhere")
-				table.Add(attach, volume.AttachLane, only("v", "b"))
+				attach := queue.ClaimKey("elsewhere")
+				table.Queue.Add(attach, queue.AttachLane, only("v", "b"))
 				if got := started(table); len(got) > 0 {
 					t.Errorf("%v began before it is known what is left", got)
 				}
 				end(table, e)
 				wantUnowned(t, table, "a")
 				// The entry of the object looks once more: another one may have its name.
-				got := map[volume.Key]*volume.Entry{}
-				for e := table.Take(time.Now()); e != nil; e = table.Take(time.Now()) {
+				got := map[queue.Key]*queue.Item{}
+				for e := table.Queue.Take(time.Now()); e != nil; e = table.Queue.Take(time.Now()) {
 					got[e.Key] = e
-					if e.Key == volume.ClaimKey("va") {
-						table.Done(e)
+					if e.Key == queue.ClaimKey("va") {
+						table.Queue.End(e, queue.Finished)
 					}
 				}
 				detach := got[unownedKey("a")]
@@ -105,7 +111,7 @@ func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationUnownedWhenTheR
 					t.Fatalf("%v began, want the detach, and not the attach elsewhere", got)
 				}
 				table.Resolve(at("a"))
-				table.Done(detach)
+				table.Queue.End(detach, queue.Finished)
 				take(t, table, attach)
 			})
 		}
@@ -117,18 +123,18 @@ func TestPublishAtTheTargetTakesAnUnownedPublicationOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			table := openTable(10, 0, true)
 			table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
-			var detach *volume.Entry
+			var detach *queue.Item
 			if running {
 				detach = take(t, table, unownedKey("a"))
 			}
 			va := attachment("va", "1")
 			publish(table, table.Open(va), recorded("a"))
 			wantUnowned(t, table)
-			if table.Has(unownedKey("a")) != running {
+			if table.Queue.Has(unownedKey("a")) != running {
 				t.Error("its detach is still to be done")
 			}
 			if running {
-				table.Done(detach)
+				table.Queue.End(detach, queue.Finished)
 			}
 			if left := table.Remains(); left != "" {
 				t.Errorf("left at the end: %s", left)
@@ -165,7 +171,7 @@ func TestUnownedPublicationWithoutAnEntryIsAskedForAgain(t *testing.T) {
 	if n := table.Requeue(); n != 0 {
 		t.Errorf("%d were asked for, which have entries", n)
 	}
-	table.Done(take(t, table, unownedKey("a"))) // and has forgotten to resolve it
+	table.Queue.End(take(t, table, unownedKey("a")), queue.Finished) // and has forgotten to resolve it
 	if n := table.Requeue(); n != 1 {
 		t.Errorf("%d were asked for, want 1", n)
 	}
@@ -174,7 +180,7 @@ func TestUnownedPublicationWithoutAnEntryIsAskedForAgain(t *testing.T) {
 
 func TestAttachOfAVolumeThatIsLeftElsewhereWaitsForTheDetachAndForNoOther(t *testing.T) {
 	for name, c := range map[string]struct {
-		place volume.Place
+		place queue.Place
 		want  bool
 	}{
 		"elsewhere":                  {only("v", "b"), true},
@@ -184,11 +190,11 @@ func TestAttachOfAVolumeThatIsLeftElsewhereWaitsForTheDetachAndForNoOther(t *tes
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := openTable(10, 0, true)
-			table.ShutLanes()
+			table.Queue.Shut()
 			table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
-			table.Add(volume.ClaimKey("next"), volume.AttachLane, c.place)
+			table.Queue.Add(queue.ClaimKey("next"), queue.AttachLane, c.place)
 			got := look(t, table, "next").Wait
-			if waits := got == (volume.Wait{Kind: volume.WaitDetach, Detach: unownedKey("a")}); waits != c.want {
+			if waits := got == (queue.Wait{Kind: queue.WaitDetach, Detach: unownedKey("a")}); waits != c.want {
 				t.Errorf("%+v, waits for the detach: %v, want %v", got, waits, c.want)
 			}
 		})
@@ -201,9 +207,9 @@ func TestUnownedPublicationIsSharedIfItWasPublishedSo(t *testing.T) {
 	for nodes, want := range map[attach.NodeMode]bool{attach.MultiNode: true, attach.SingleNode: false, attach.UnknownNodes: false} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			table := openTable(10, 0, true)
-			taken(t, table, "other", volume.AttachLane, shared("v", "b"))
+			taken(t, table, "other", queue.AttachLane, shared("v", "b"))
 			table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, attach.Record{Target: at("a"), Nodes: nodes}, time.Now())
-			if got := table.Take(time.Now()) != nil; got != want {
+			if got := table.Queue.Take(time.Now()) != nil; got != want {
 				t.Errorf("detached beside the other: %v, want %v", got, want)
 			}
 		})
@@ -249,7 +255,7 @@ func TestFinalizerOfAPersistentVolumeIsWithheldAsLongAsSomethingMayBeLeftButNotF
 		}
 		check("at first", false, false)
 		va := attachment("va", "1")
-		e := taken(t, table, "va", volume.AttachLane, only("v", "a"))
+		e := taken(t, table, "va", queue.AttachLane, only("v", "a"))
 		publish(table, table.Open(va), recorded("a"))
 		time.Sleep(2 * stuckAfter)
 		check("while it is attached", true, false)
@@ -258,7 +264,7 @@ func TestFinalizerOfAPersistentVolumeIsWithheldAsLongAsSomethingMayBeLeftButNotF
 		check("while its worker runs", true, false)
 		time.Sleep(time.Nanosecond)
 		check("when that takes too long", false, false)
-		table.Done(e)
+		table.Queue.End(e, queue.Finished)
 		check("when it is unowned", false, true)
 		time.Sleep(stuckAfter - 1)
 		check("still", false, true)

@@ -95,42 +95,44 @@
 //   - detach by another holder is not noticed. The hub detaches a volume that another process has attached there again.
 //     Killed by hub.TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt.
 //
-// hub/volume/next.go:
+// hub/queue/order.go:
 //
 //   - publish does not wait for the detach elsewhere. A single-node volume is attached to two nodes.
-//     Killed by hub/volume.TestNextFollowsTheRules, hub.TestExploreVolumes.
+//     Killed by hub/queue.TestNextFollowsTheRules, hub.TestExploreVolumes.
 //   - two calls for one volume at once. The driver gets calls that the CSI spec forbids.
-//     Killed by hub/volume.TestNextFollowsTheRules.
+//     Killed by hub/queue.TestNextFollowsTheRules.
 //   - multi-node volumes go side by side in spite of the setting. parallelMultiNode: false has no effect: the driver gets calls that it cannot take.
-//     Killed by hub/volume.TestNextFollowsTheRules.
+//     Killed by hub/queue.TestNextFollowsTheRules.
 //   - detaches always go first. An attach waits for ever while detaches of the volume are tried again.
-//     Killed by hub/volume.TestNextFollowsTheRules.
+//     Killed by hub/queue.TestNextFollowsTheRules.
 //   - call that needs the volume for itself is overtaken. It waits as long as others come.
-//     Killed by hub/volume.TestNextFollowsTheRules.
+//     Killed by hub/queue.TestNextFollowsTheRules.
 //   - detach waits for a detach that backs off. A volume whose old node is broken is never attached elsewhere.
-//     Killed by hub/volume.TestNextFollowsTheRules.
+//     Killed by hub/queue.TestNextFollowsTheRules.
 //
-// hub/volume/volume.go:
+// hub/queue/queue.go:
 //
 //   - attach that waits for a place counts as due. A volume cannot be attached elsewhere while its attach to a full node waits.
-//     Killed by hub/volume.TestHeldAttachDoesNotWithholdItsVolume.
+//     Killed by hub/queue.TestHeldAttachDoesNotWithholdItsVolume.
 //
-// hub/volume/table.go:
+// hub/queue/run.go:
 //
-//   - Reserve lets every call go. A single-node volume is attached while the detach elsewhere that came meanwhile is in flight.
-//     Killed by hub/volume.TestWorkerThatFindsADetachLeavesItsEntryAndTheEntryRunsAnewWhenThatEnds.
+//   - MayCall lets every call go. A single-node volume is attached while the detach elsewhere that came meanwhile is in flight.
+//     Killed by hub/queue.TestWorkerThatFindsADetachLeavesItsItemAndTheItemRunsAnewWhenThatEnds.
+//   - work is repeated without a pause. One VolumeAttachment keeps a processor busy.
+//     Killed by hub/queue.TestAWorkerCannotRepeatItsWorkWithoutAPause.
 //
-// hub/volume/lanes.go:
+// hub/queue/lanes.go:
 //
 //   - a lane takes all workers. Slow attaches keep all detaches waiting, so that no volume can move.
-//     Killed by hub/volume.TestBurstOfSlowAttachesDoesNotDelayDetaches.
+//     Killed by hub/queue.TestBurstOfSlowAttachesDoesNotDelayDetaches.
 //   - a driver that is back gets all calls at once. It goes down again.
-//     Killed by hub/volume.TestRetriesAfterAnOutageAreSpread.
+//     Killed by hub/queue.TestRetriesAfterAnOutageAreSpread.
 //
-// hub/volume/nodes.go:
+// hub/queue/node.go:
 //
 //   - maxPerNode is ignored. A driver that takes few calls for a node fails under many.
-//     Killed by hub/volume.TestSlotOfANodeGoesToADetachFirst.
+//     Killed by hub/queue.TestSlotOfANodeGoesToADetachFirst.
 //
 // hub/volume/pass.go:
 //
@@ -287,17 +289,10 @@
 //   - full backoff after errors that pass soon. Attaches wait for a minute after a driver has restarted.
 //     Killed by hub.TestLongestWaitAfterEachErrorIsAsDocumented.
 //
-// hub/volume/retries.go:
+// hub/queue/retries.go:
 //
 //   - failures of the attach delay the detach. A Pod that was deleted keeps its volume for minutes.
-//     Killed by hub/volume.TestFailuresOfAnAttachAreNotThoseOfTheDetach.
-//
-// hub/volume/queue.go:
-//
-//   - work is repeated without a pause. One VolumeAttachment keeps a processor busy.
-//     Killed by hub/volume.TestAWorkerCannotRepeatItsWorkWithoutAPause.
-//   - what only a listing has shown outlives the term. After a gap in the lease a volume is detached that another process has attached.
-//     Killed by hub/volume.TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing.
+//     Killed by hub/queue.TestFailuresOfAnAttachAreNotThoseOfTheDetach.
 //
 // hub/attach/drift_count.go:
 //
@@ -335,6 +330,11 @@
 //
 //   - volume in use is detached when its VolumeAttachment vanishes. A restore of etcd takes the volumes of running Pods.
 //     Killed by hub.TestVolumeInUseIsNotDetachedWhenItsVolumeAttachmentVanishes.
+//
+// hub/volume/table.go:
+//
+//   - what only a listing has shown outlives the term. After a gap in the lease a volume is detached that another process has attached.
+//     Killed by hub/volume.TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing.
 //
 // hub/volume/listing.go:
 //

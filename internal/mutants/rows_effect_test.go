@@ -141,7 +141,7 @@ var effectRows = []mutant{
 		name:   "lost connection counts as an answer",
 		harm:   "The volume is left attached at its previous target because the driver restarted.",
 		file:   "hub/execute.go",
-		old:    "case isFenced(err), isDisconnected(err) && e.Retries.Disconnects < volume.DisconnectsAllowed, !errors.As(err, &call):",
+		old:    "case isFenced(err), isDisconnected(err) && e.Retries.Disconnects < queue.DisconnectsAllowed, !errors.As(err, &call):",
 		new:    "case isFenced(err), !errors.As(err, &call):",
 		killed: []string{"hub.TestOnlyTheDriversOwnErrorIsAnAnswer"},
 	},

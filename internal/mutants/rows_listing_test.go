@@ -21,8 +21,8 @@ var listingRows = []mutant{
 		name:   "drift.action is ignored",
 		harm:   "The hub attaches volumes again although it is told to report only.",
 		file:   "hub/drift.go",
-		old:    "action == registry.DriftReattach && !l.table.Has(key)",
-		new:    "!l.table.Has(key)",
+		old:    "action == registry.DriftReattach && !l.queue.Has(key)",
+		new:    "!l.queue.Has(key)",
 		killed: []string{"hub.TestDriftIsOnlyReportedWhenAskedTo"},
 	},
 	{
@@ -84,7 +84,7 @@ var listingRows = []mutant{
 	{
 		name:   "what only a listing has shown outlives the term",
 		harm:   "After a gap in the lease a volume is detached that another process has attached.",
-		file:   "hub/volume/queue.go",
+		file:   "hub/volume/table.go",
 		old:    "\tt.dropFound()\n",
 		new:    "",
 		killed: []string{"hub/volume.TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing"},

@@ -77,8 +77,8 @@ var objectRows = []mutant{
 		name:   "errors of Probe and ListVolumes are not redacted",
 		harm:   "A secret that a driver repeats there gets into the page and the logs.",
 		file:   "hub/redacted_session.go",
-		old:    "return published, s.redactor.Error(err)",
-		new:    "return published, err",
+		old:    "return published, took, s.redactor.Error(err)",
+		new:    "return published, took, err",
 		killed: []string{"hub.TestASecretOfAPublishIsTakenOutOfErrorsOfProbeAndListVolumes"},
 	},
 }

@@ -20,10 +20,10 @@ var retryRows = []mutant{
 	{
 		name:   "failures of the attach delay the detach",
 		harm:   "A Pod that was deleted keeps its volume for minutes.",
-		file:   "hub/volume/retries.go",
+		file:   "hub/queue/retries.go",
 		old:    "if r.Operation != op || r.Failures == 0 {",
 		new:    "if r.Failures == 0 {",
-		killed: []string{"hub/volume.TestFailuresOfAnAttachAreNotThoseOfTheDetach"},
+		killed: []string{"hub/queue.TestFailuresOfAnAttachAreNotThoseOfTheDetach"},
 	},
 	{
 		name:   "own error ends the own backoff",
@@ -36,10 +36,10 @@ var retryRows = []mutant{
 	{
 		name:   "work is repeated without a pause",
 		harm:   "One VolumeAttachment keeps a processor busy.",
-		file:   "hub/volume/queue.go",
-		old:    "delay = e.repeat()",
-		new:    "delay = 0*e.repeat()",
-		killed: []string{"hub/volume.TestAWorkerCannotRepeatItsWorkWithoutAPause"},
+		file:   "hub/queue/run.go",
+		old:    "pause = e.repeat()",
+		new:    "pause = 0*e.repeat()",
+		killed: []string{"hub/queue.TestAWorkerCannotRepeatItsWorkWithoutAPause"},
 	},
 	{
 		name:   "lost connection counts as a failure of the volume",
@@ -53,7 +53,7 @@ var retryRows = []mutant{
 		name:   "attach does not try again after the detach elsewhere",
 		harm:   "It waits out a backoff of up to a minute although the volume is free.",
 		file:   "hub/volume/pass.go",
-		old:    "\t\tt.retryAttaches(e.Target)\n",
+		old:    "\t\tt.Queue.DetachedLocked(e.Target.VolumeHandle, c.Node)\n",
 		new:    "",
 		killed: []string{"hub/volume.TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere"},
 	},
@@ -61,8 +61,8 @@ var retryRows = []mutant{
 		name:   "attach does not try again after the detach of an unowned publication",
 		harm:   "It waits out a backoff of up to a minute although the volume is free.",
 		file:   "hub/volume/unowned.go",
-		old:    "\t\tt.retryAttaches(target)\n",
-		new:    "\t\t_ = target\n",
+		old:    "\tt.Queue.DetachedLocked(handle, node)\n",
+		new:    "\t_, _ = handle, node\n",
 		killed: []string{"hub/volume.TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere"},
 	},
 }

@@ -1,0 +1,182 @@
+package queue
+
+import (
+	"container/list"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+)
+
+// Kind is the kind of an item.
+type Kind int8
+
+const (
+	ClaimKind     Kind = iota // a VolumeAttachment, by name
+	UnownedKind               // an unowned publication, by target
+	FinalizerKind             // the driver's finalizer on a PersistentVolume, by name
+)
+
+// Key names an item. There is at most one item of a key.
+type Key struct {
+	Kind   Kind
+	Name   string        // of a VolumeAttachment or PersistentVolume
+	Target attach.Target // of an unowned publication
+}
+
+// ClaimKey is the key of a VolumeAttachment.
+func ClaimKey(name string) Key { return Key{Kind: ClaimKind, Name: name} }
+
+// FinalizerKey is the key of a PersistentVolume whose finalizer may have to be removed.
+func FinalizerKey(name string) Key { return Key{Kind: FinalizerKind, Name: name} }
+
+// UnownedKey is the key of an unowned publication.
+func UnownedKey(t attach.Target) Key { return Key{Kind: UnownedKind, Target: t} }
+
+// Place is where an item calls the driver, and for which volume. Without a volume handle the item is
+// unplaced: a worker has to read the objects first.
+type Place struct {
+	Target attach.Target
+	Node   string // name of the Kubernetes node
+	// Shared: calls for the volume on other nodes may be in flight at the same time, because its
+	// access mode is known to be MULTI_NODE. Otherwise the call needs the volume for itself.
+	Shared bool
+	// Noted: the object says that the volume may be published at the target, and that the node was not full.
+	Noted bool
+}
+
+// Lane is a share of a driver's workers.
+type Lane int8
+
+const (
+	AttachLane Lane = iota
+	DetachLane
+	DriftLane     // volumes that the storage system has lost: when nothing else waits
+	FinalizerLane // finalizers of PersistentVolumes: without a call, so not limited by the setting workers
+	LaneCount
+)
+
+// LaneOf returns the lane of an operation.
+func LaneOf(op attach.Operation) Lane {
+	if op == attach.Detaching {
+		return DetachLane
+	}
+	return AttachLane
+}
+
+// String returns the name of the lane in metrics.
+func (l Lane) String() string { return [...]string{"attach", "detach", "drift", "release"}[l] }
+
+// State is the state of an item.
+type State int8
+
+const (
+	Delayed State = iota // it waits until a time
+	Ready                // it is in its lane, and waits for a worker
+	Parked               // it may not start; Wait is what it waits for
+	Running              // a worker has it
+)
+
+// WaitKind is what an item waits for that is Ready or Parked.
+type WaitKind int8
+
+const (
+	WaitWorker   WaitKind = iota
+	WaitVolume            // other calls for the volume
+	WaitDetach            // a detach of the volume that goes first
+	WaitNode              // other calls for the node
+	WaitCapacity          // a place on the node, which is full
+	WaitNothing           // only in views: a worker is free
+)
+
+// Wait is what an item waits for.
+type Wait struct {
+	Kind   WaitKind
+	Detach Key    // that goes first, for WaitDetach
+	Node   string // from which it detaches, for WaitDetach; "" if it is not known
+	// Position is its place in the line of the node, from 1, for WaitCapacity. Only Look sets it.
+	Position int
+}
+
+// Item is one piece of work. The Queue's mutex guards it, except Retries, which belong to the worker that has it.
+type Item struct {
+	Key     Key
+	Retries Retries
+
+	lane  Lane
+	state State
+	place Place
+	wait  Wait
+
+	again    bool // it was asked for during its run
+	retryNow bool // RetryNow was called during its run
+	renewed  bool // Renew was called during its run
+	pauses   bool // its delay is not a backoff: attaches elsewhere wait for it
+	waited   bool // it was parked since it became due
+	called   bool // its worker has called MayCall in this run
+	slot     bool // it has a slot of its node
+
+	permit    permit // to start although its node is full
+	detached  uint64 // of the node, when it got its slot
+	refusedAt uint64 // the step of the Queue at which the driver refused it last because the node was full; 0: never
+
+	// The steps of the Queue at which it last became due, last could call the driver, and last failed.
+	came, served, tried uint64
+
+	repeats int // runs in a row at whose end the worker asked for another run at once
+
+	failures int             // in a row, for Look
+	failure  string          // the last of them
+	cause    diagnosis.Cause // of failure
+
+	since time.Time     // when its work was first asked for
+	began time.Time     // when it began to run
+	alarm alarm         // when it runs, if it is Delayed
+	link  *list.Element // in a list of its lane, or nil
+}
+
+// Since returns when the work was first asked for.
+func (e *Item) Since() time.Time { return e.since }
+
+// Lane returns the lane of an item, for the worker that has it.
+func (e *Item) Lane() Lane { return e.lane }
+
+// mayStart reports whether the calls for its volume let an item start that does not run.
+func (e *Item) mayStart() bool {
+	return e.state == Ready || e.state == Parked && (e.wait.Kind == WaitNode || e.wait.Kind == WaitCapacity)
+}
+
+const (
+	// A worker may ask for another run of its item at once, but not twice in a row. An item that waits for an
+	// event, such as the end of a connection, would keep a processor and the Kubernetes API busy until then. The
+	// pause doubles each time.
+	repeatPause    = 100 * time.Millisecond
+	repeatPauseMax = 2 * time.Second
+)
+
+// repeat counts a run at whose end the worker asks for another run at once. It returns the delay of that run,
+// which is 0 the first time.
+func (e *Item) repeat() time.Duration {
+	e.repeats++
+	if e.repeats == 1 {
+		return 0
+	}
+	e.pauses = true
+	return min(repeatPauseMax, repeatPause<<min(e.repeats-2, 10))
+}
+
+// call returns the item as Next needs it. held says that its node is full.
+func (e *Item) call(held bool) Call {
+	c := Call{Target: e.place.Target, Shared: e.place.Shared, Detach: e.lane == DetachLane, Unowned: e.Key.Kind == UnownedKind, Came: e.came, Served: e.served, Tried: e.tried}
+	switch {
+	case e.state == Running:
+		c.State = InFlight
+	case e.state == Delayed && !e.pauses:
+		c.State = BacksOff
+	case e.state == Delayed:
+		c.State = Pauses
+	case held:
+		c.State = Held
+	}
+	return c
+}

@@ -1,0 +1,151 @@
+package queue_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+)
+
+// on is the place of a volume at a Kubernetes node.
+func on(node, handle string) queue.Place {
+	p := only(handle, "id of "+node)
+	p.Node = node
+	return p
+}
+
+func TestSlotOfANodeGoesToADetachFirst(t *testing.T) {
+	q := open(10, 1, true)
+	first := taken(t, q, "first", queue.AttachLane, on("node", "1"))
+	q.Add(queue.ClaimKey("second"), queue.AttachLane, on("node", "2"))
+	if got := started(q); len(got) > 0 {
+		t.Fatalf("%v were started beside the only one that the node may have", got)
+	}
+	q.Add(queue.ClaimKey("third"), queue.DetachLane, on("node", "3"))
+	if got := started(q); len(got) > 0 {
+		t.Fatalf("%v were started beside the only one that the node may have", got)
+	}
+	for _, name := range []string{"second", "third"} {
+		if v := look(t, q, name); v.State != queue.Parked || v.Wait.Kind != queue.WaitNode {
+			t.Errorf("%s: %+v, want it to wait for the node", name, v)
+		}
+	}
+	q.End(first, queue.Finished)
+	for _, want := range []string{"third", "second"} {
+		q.End(take(t, q, queue.ClaimKey(want)), queue.Finished)
+	}
+	if left := q.Remains(); left != "" {
+		t.Errorf("left at the end: %s", left)
+	}
+}
+
+func TestFullNodeDoesNotKeepOthersWaiting(t *testing.T) {
+	q := open(10, 1, true)
+	taken(t, q, "first", queue.AttachLane, on("full", "1"))
+	for _, name := range []string{"2", "3", "4"} {
+		q.Add(queue.ClaimKey(name), queue.AttachLane, on("full", name))
+	}
+	q.Add(queue.ClaimKey("elsewhere"), queue.AttachLane, on("empty", "5"))
+	q.Add(queue.ClaimKey("nowhere"), queue.AttachLane, only("6", "n"))
+	if got := started(q); !slices.Equal(got, []string{"elsewhere", "nowhere"}) {
+		t.Errorf("%v were started, want those that are not on the full node", got)
+	}
+}
+
+func TestItemThatWaitsForADetachKeepsNoSlot(t *testing.T) {
+	q := open(10, 1, true)
+	late := queue.Place{Node: "node"}
+	attach := taken(t, q, "attach", queue.AttachLane, late)
+	q.Add(queue.ClaimKey("detach"), queue.DetachLane, on("node", "v"))
+	if got := started(q); len(got) > 0 {
+		t.Fatalf("%v were started beside the only one that the node may have", got)
+	}
+	if q.MayCall(attach, on("node", "v")) {
+		t.Fatal("the attach does not wait for the detach")
+	}
+	detach := take(t, q, queue.ClaimKey("detach"))
+	if got := started(q); len(got) > 0 {
+		t.Errorf("%v runs beside the detach", got)
+	}
+	q.End(detach, queue.Finished)
+	q.End(take(t, q, attach.Key), queue.Finished)
+	if left := q.Remains(); left != "" {
+		t.Errorf("left at the end: %s", left)
+	}
+}
+
+func TestRaisedLimitLetsThoseThatWaitBegin(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit int
+		want  []string
+	}{"to two": {2, []string{"b"}}, "to as many as there are": {5, []string{"c", "b"}}, "to none": {0, []string{"c", "b"}}} {
+		t.Run(name, func(t *testing.T) {
+			q := open(10, 1, true)
+			for _, name := range []string{"a", "b", "c"} {
+				q.Add(queue.ClaimKey(name), queue.AttachLane, on("node", name))
+			}
+			if got := started(q); !slices.Equal(got, []string{"a"}) {
+				t.Fatalf("%v were started, want a only", got)
+			}
+			q.SetLimits(10, c.limit, true)
+			if got := started(q); !slices.Equal(got, c.want) {
+				t.Errorf("%v were started after the limit was raised, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestLoweredLimitHoldsForThoseThatComeAfterIt(t *testing.T) {
+	q := open(10, 3, true)
+	var running []*queue.Item
+	for _, name := range []string{"a", "b", "c"} {
+		running = append(running, taken(t, q, name, queue.AttachLane, on("node", name)))
+	}
+	q.SetLimits(10, 1, true)
+	q.Add(queue.ClaimKey("d"), queue.AttachLane, on("node", "d"))
+	for _, e := range running {
+		if got := started(q); len(got) > 0 {
+			t.Fatalf("%v were started, and the node has its one", got)
+		}
+		q.End(e, queue.Finished)
+	}
+	take(t, q, queue.ClaimKey("d"))
+}
+
+func TestItemThatIsAskedForAgainWaitsInNoOldList(t *testing.T) {
+	q := open(10, 1, true)
+	first := taken(t, q, "first", queue.AttachLane, on("node", "v"))
+	q.Add(queue.ClaimKey("second"), queue.AttachLane, on("elsewhere", "v"))
+	q.Add(queue.ClaimKey("third"), queue.AttachLane, on("node", "w"))
+	if got := started(q); len(got) > 0 {
+		t.Fatalf("%v were started, want none", got)
+	}
+	q.Add(queue.ClaimKey("second"), queue.AttachLane, on("another", "x"))
+	q.Add(queue.ClaimKey("third"), queue.AttachLane, on("third", "y"))
+	q.End(take(t, q, queue.ClaimKey("second")), queue.Finished)
+	q.End(take(t, q, queue.ClaimKey("third")), queue.Finished)
+	q.End(first, queue.Finished)
+	if e := q.Take(time.Now()); e != nil {
+		t.Errorf("%v runs once more", e.Key)
+	}
+	if left := q.Remains(); left != "" {
+		t.Errorf("left at the end: %s", left)
+	}
+}
+
+// Whoever has a place and cannot use it any more must let others have it.
+func TestItemThatIsBlockedBeforeItBeginsGivesItsSlotBack(t *testing.T) {
+	q := open(10, 1, true)
+	first := taken(t, q, "first", queue.AttachLane, on("node", "1"))
+	q.Add(queue.ClaimKey("attach"), queue.AttachLane, on("node", "v"))
+	q.Add(queue.ClaimKey("next"), queue.AttachLane, on("node", "w"))
+	if got := started(q); len(got) > 0 {
+		t.Fatalf("%v were started, want none", got)
+	}
+	q.End(first, queue.Finished) // the attach has the place now, and no worker has taken it
+	q.Add(queue.ClaimKey("detach"), queue.DetachLane, on("elsewhere", "v"))
+	if got := started(q); len(got) != 2 || !slices.Contains(got, "next") || !slices.Contains(got, "detach") {
+		t.Errorf("%v were started, want the detach, and the next on the node", got)
+	}
+}

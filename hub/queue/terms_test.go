@@ -1,0 +1,146 @@
+package queue_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+)
+
+func open(workers, perNode int, parallel bool) *queue.Queue {
+	q := queue.NewQueue()
+	q.Begin(workers)
+	q.SetLimits(workers, perNode, parallel)
+	q.Open()
+	return q
+}
+
+// only is the place of a call that must be the only one for its volume.
+func only(handle, nodeID string) queue.Place {
+	return queue.Place{Target: attach.Target{VolumeHandle: handle, NodeID: nodeID}}
+}
+
+// shared is the place of a call for a multi-node volume.
+func shared(handle, nodeID string) queue.Place {
+	p := only(handle, nodeID)
+	p.Shared = true
+	return p
+}
+
+// taken adds an item and has it run.
+func taken(t *testing.T, q *queue.Queue, name string, l queue.Lane, p queue.Place) *queue.Item {
+	t.Helper()
+	q.Add(queue.ClaimKey(name), l, p)
+	return take(t, q, queue.ClaimKey(name))
+}
+
+// take has the next item run, which has to be that of a key.
+func take(t *testing.T, q *queue.Queue, key queue.Key) *queue.Item {
+	t.Helper()
+	e := q.Take(time.Now())
+	if e == nil {
+		t.Fatalf("nothing was started, want %v", key)
+	}
+	if e.Key != key {
+		t.Fatalf("%v was started, want %v", e.Key, key)
+	}
+	return e
+}
+
+// started returns the names of all items that start now, which then run.
+func started(q *queue.Queue) []string {
+	var names []string
+	for e := q.Take(time.Now()); e != nil; e = q.Take(time.Now()) {
+		names = append(names, e.Key.Name)
+	}
+	return names
+}
+
+func look(t *testing.T, q *queue.Queue, name string) queue.ItemView {
+	t.Helper()
+	v, ok := q.Look(queue.ClaimKey(name))
+	if !ok {
+		t.Fatalf("there is no item %s", name)
+	}
+	return v
+}
+
+func TestNothingIsAskedForBetweenTerms(t *testing.T) {
+	q := open(10, 0, true)
+	q.Add(queue.ClaimKey("a"), queue.AttachLane, only("v", "n"))
+	q.Close()
+	q.Add(queue.ClaimKey("b"), queue.AttachLane, only("v", "n"))
+	q.Renew(queue.ClaimKey("b"), queue.AttachLane, only("v", "n"))
+	q.RetryNow(queue.ClaimKey("b"))
+	if q.Has(queue.ClaimKey("a")) || q.Has(queue.ClaimKey("b")) {
+		t.Error("there is an item without a term")
+	}
+	q.Begin(10)
+	if left := q.Remains(); left != "" {
+		t.Errorf("a new term begins with %s", left)
+	}
+	q.Add(queue.ClaimKey("b"), queue.AttachLane, only("v", "n"))
+	if got := started(q); len(got) > 0 {
+		t.Errorf("%v started before the driver could be called", got)
+	}
+	q.Open()
+	take(t, q, queue.ClaimKey("b"))
+}
+
+// A volume whose calls end the driver's process must not be tried at each new connection, nor in each new term.
+func TestNewConnectionDoesNotEndTheDelayOfASuspect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key, place := queue.ClaimKey("a"), only("v", "n")
+		q := queue.NewQueue()
+		begin := func() {
+			q.Begin(10)
+			q.Open()
+		}
+		begin()
+		q.Add(key, queue.AttachLane, place)
+		fail := func(e *queue.Item) {
+			for i := range queue.DisconnectsAllowed + 1 {
+				e.Retries.Disconnected(i)
+			}
+			e.Retries.AfterReconnect = 20 * time.Second
+			q.End(e, queue.BackOff(queue.AttachLane, time.Minute))
+		}
+		startsAfter := func(what string, want time.Duration) *queue.Item {
+			t.Helper()
+			began := time.Now()
+			e := q.Take(time.Now())
+			for ; e == nil && time.Since(began) < time.Hour; e = q.Take(time.Now()) {
+				time.Sleep(time.Second)
+			}
+			if took := time.Since(began); e == nil || took != want {
+				t.Fatalf("%s: it starts after %v, want %v", what, took, want)
+			}
+			return e
+		}
+		e := startsAfter("at first", 0)
+		q.Renew(key, queue.AttachLane, place) // during its run
+		fail(e)
+		q.Renew(key, queue.AttachLane, place)
+		fail(startsAfter("after a failure", time.Minute))
+		time.Sleep(50 * time.Second)
+		q.Renew(key, queue.AttachLane, place)
+		fail(startsAfter("connected again 10s before it is due", 20*time.Second))
+		time.Sleep(2 * time.Minute)
+		q.Renew(key, queue.AttachLane, place)
+		fail(startsAfter("connected again when it is due", 20*time.Second))
+		q.Close()
+		begin()
+		q.Renew(key, queue.AttachLane, place)
+		fail(startsAfter("in the next term", time.Minute))
+		q.RetryNow(key)
+		fail(startsAfter("after a change of an object", 0))
+		q.Renew(key, queue.DetachLane, place)
+		e = startsAfter("as a detach", 0)
+		e.Retries = queue.Retries{}
+		q.End(e, queue.BackOff(queue.DetachLane, time.Minute))
+		q.Renew(key, queue.DetachLane, place)
+		q.End(startsAfter("no suspect any more", 0), queue.Finished)
+	})
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package volume_test
-
-const raceDetector = false
