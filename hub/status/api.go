@@ -29,56 +29,56 @@ type AttachmentList struct {
 	Continue    string       `json:"continue,omitempty"` // parameter of the next page; empty on the last page
 }
 
-func (s *site) driver(r *http.Request) (any, *failure) {
+func (s *site) driver(v view, r *http.Request) (any, *failure) {
 	name := r.PathValue("name")
-	d := s.hub.driver(r.Context(), name)
+	d := v.driver(name)
 	if d == nil {
-		return nil, &failure{http.StatusNotFound, fmt.Sprintf("driver %q is not served here: check the spelling of its name, and the configuration", sanitize(name, shortText))}
+		return nil, &failure{http.StatusNotFound, fmt.Sprintf("driver %q is not served here: check the spelling of its name, and the configuration", name)}
 	}
+	d.Checklist = s.Source.Checklist(r.Context(), name)
 	return *d, nil
 }
 
-func (s *site) attachmentList(r *http.Request) (any, *failure) {
-	filter, after, limit, err := parseAttachmentQuery(r.URL.RawQuery)
+func (s *site) attachmentList(v view, r *http.Request) (any, *failure) {
+	filter, q, err := parseFilter(r, "limit", "continue")
+	limit := defaultPage
+	if q.Has("limit") {
+		var wrong error
+		if limit, wrong = strconv.Atoi(q.Get("limit")); wrong != nil || limit < 1 || limit > longestPage {
+			err = errors.Join(err, fmt.Errorf("limit %q is not a number from 1 to %d", q.Get("limit"), longestPage))
+		}
+	}
 	if err != nil {
 		return nil, &failure{http.StatusBadRequest, err.Error()}
 	}
-	all := s.hub.attachments(filter)
+	all := v.attachments(filter)
 	slices.SortFunc(all, func(a, b Attachment) int { return cmp.Compare(a.Name, b.Name) })
 	// Pages that begin after a name hold while VolumeAttachments come and go.
-	from, _ := slices.BinarySearchFunc(all, after, func(a Attachment, after string) int { return cmp.Or(cmp.Compare(a.Name, after), -1) })
+	from, _ := slices.BinarySearchFunc(all, q.Get("continue"), func(a Attachment, after string) int { return cmp.Or(cmp.Compare(a.Name, after), -1) })
 	to := min(from+limit, len(all))
 	list := AttachmentList{Attachments: append([]Attachment{}, all[from:to]...), Total: len(all)}
 	if to < len(all) {
 		list.Continue = all[to-1].Name
 	}
-	s.hub.addReasons(list.Attachments)
 	return list, nil
 }
 
-// parseAttachmentQuery rejects what it does not know: a list that ignores a filter misleads.
-// after is the last name on the previous page.
-func parseAttachmentQuery(raw string) (filter AttachmentFilter, after string, limit int, err error) {
-	q, err := url.ParseQuery(raw)
-	if err != nil {
-		return filter, "", 0, fmt.Errorf("parse query: %w", err)
+// parseFilter returns the filter of a query, which may have more parameters, and the query. It rejects what it does not
+// know: a list that ignores a filter misleads.
+func parseFilter(r *http.Request, more ...string) (f AttachmentFilter, q url.Values, err error) {
+	if q, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+		return f, q, fmt.Errorf("parse query: %w", err)
 	}
+	known := append([]string{"driver", "node", "name", "state", "health"}, more...)
 	for key, values := range q {
-		if !slices.Contains([]string{"driver", "node", "name", "state", "health", "limit", "continue"}, key) {
-			return filter, "", 0, fmt.Errorf("unknown parameter %q: there are driver, node, name, state, health, limit and continue", key)
+		if !slices.Contains(known, key) {
+			return f, q, fmt.Errorf("unknown parameter %q: there are %s", key, strings.Join(known, ", "))
 		} else if len(values) > 1 {
-			return filter, "", 0, fmt.Errorf("%s is given %d times", key, len(values))
+			return f, q, fmt.Errorf("%s is given %d times", key, len(values))
 		}
 	}
-	limit = defaultPage
-	if q.Has("limit") {
-		if limit, err = strconv.Atoi(q.Get("limit")); err != nil || limit < 1 || limit > longestPage {
-			err = fmt.Errorf("limit %q is not a number from 1 to %d", q.Get("limit"), longestPage)
-		}
-	}
-	filter = AttachmentFilter{Driver: q.Get("driver"), Node: q.Get("node"), Name: q.Get("name")}
-	err = errors.Join(err, choose(&filter.States, "state", q.Get("state"), AttachmentStates), choose(&filter.Health, "health", q.Get("health"), HealthStates))
-	return filter, q.Get("continue"), limit, err
+	f = AttachmentFilter{Driver: q.Get("driver"), Node: q.Get("node"), Name: q.Get("name")}
+	return f, q, errors.Join(choose(&f.States, "state", q.Get("state"), AttachmentStates), choose(&f.Health, "health", q.Get("health"), HealthStates))
 }
 
 // choose sets a list from its values, separated by commas.
@@ -97,12 +97,9 @@ func choose[T ~string](list *[]T, key, values string, of []T) error {
 
 // Joined returns states with a separator between them.
 func Joined[T ~string](states []T, separator string) string {
-	return strings.Join(texts(states), separator)
-}
-
-func texts[T ~string](words []T) (all []string) {
-	for _, word := range words {
-		all = append(all, string(word))
+	texts := make([]string, len(states))
+	for i, state := range states {
+		texts[i] = string(state)
 	}
-	return all
+	return strings.Join(texts, separator)
 }

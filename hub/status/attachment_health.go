@@ -12,29 +12,19 @@ import (
 // VolumeAttachment counts as broken: the default of stuckAfter.
 const unservedTooLong = 15 * time.Minute
 
-// healthOf returns the state of a VolumeAttachment's health, and since when.
-func (a Attachment) healthOf(now time.Time) (HealthState, time.Time) {
-	due := passed(a.Since, now)
-	switch {
-	case a.State == Stuck, a.State == Unclaimed && a.Operation != "" && due >= unservedTooLong:
-		return Broken, a.Since
-	case a.State == Failing, a.State == Unclaimed && a.Operation != "" && due >= slow:
-		return Attention, a.Since
-	case a.State != Waiting && a.State != Attaching && a.State != Detaching:
-	case a.Tries > 0, due >= slow, a.Waiting.Kind == WaitForCapacity,
-		// Nothing is done until somebody acts, or the driver is back.
-		a.Waiting.Kind == WaitForDriver && slices.Contains([]string{stateLost, stateProbing, stateNameMismatch, statePaused}, a.Waiting.DriverState):
-		return Attention, a.Since
-	}
-	return Fine, time.Time{}
-}
-
 // HealthOfAttachment returns the health of a VolumeAttachment. Its reasons are those of Diagnose.
 func HealthOfAttachment(in DiagnosisInput) Health {
-	var h Health
-	h.State, h.Since = in.Attachment.healthOf(in.Now)
-	if h.State == Fine {
-		return h
+	a, due := in.Attachment, passed(in.Attachment.Since, in.Now)
+	h := Health{State: Attention, Since: a.Since}
+	switch {
+	case a.State == Stuck, a.State == Unclaimed && a.Operation != "" && due >= unservedTooLong:
+		h.State = Broken
+	case a.State == Failing, a.State == Unclaimed && a.Operation != "" && due >= slow:
+	case (a.State == Waiting || a.State == Attaching || a.State == Detaching) && (a.Tries > 0 || due >= slow || a.Waiting.Kind == WaitForCapacity ||
+		// Nothing is done until somebody acts, or the driver is back.
+		a.Waiting.Kind == WaitForDriver && slices.Contains([]string{stateLost, stateProbing, stateNameMismatch, statePaused}, a.Waiting.DriverState)):
+	default:
+		return Health{State: Fine}
 	}
 	for _, d := range Diagnose(in) {
 		h.add(h.State, d)

@@ -34,7 +34,7 @@ func gauges(source Source) prometheus.GathererFunc {
 			}
 		}()
 		s := gaugeSet{prometheus.NewRegistry(), map[string]*prometheus.GaugeVec{}}
-		s.add(view{source})
+		s.add(look(source))
 		return s.registry.Gather()
 	}
 }
@@ -57,15 +57,14 @@ func (s gaugeSet) gauge(name, help string, labels prometheus.Labels) prometheus.
 	return s.vectors[name].With(labels)
 }
 
-func (s gaugeSet) add(hub view) {
-	o := hub.source.Overview()
+func (s gaugeSet) add(v view) {
 	engaged := map[string]bool{}
-	for _, d := range hub.judged(o.Replicas) {
+	for _, d := range v.drivers {
 		engaged[label(d.Name)] = true
 		s.addDriver(d)
 	}
-	s.addConfig(o.Config, engaged)
-	s.addUnclaimed(o)
+	s.addConfig(v.Config, engaged)
+	s.addUnclaimed(v.Overview)
 }
 
 func (s gaugeSet) addDriver(d Driver) {

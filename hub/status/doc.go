@@ -3,7 +3,7 @@
 // the metrics, and the HTTP server with its pages.
 //
 // The flow: the hub implements Source and counts into Metrics. Each request and each scrape
-// asks the Source, and the package keeps nothing of its answers: a retired driver is gone from
+// asks the Source for a view, what it says at one moment, and the package keeps nothing of its answers: a retired driver is gone from
 // every answer. The counters (calls, operations, retries) of a driver exist from Metrics.Driver
 // to Metrics.Forget.
 //
@@ -20,17 +20,17 @@
 // must be this machine's or an allowed one, or the answer is 421.
 //
 //	/                           all drivers, the worst first, and the volumes in trouble;
-//	                            ?q= and ?state= (a health) filter the drivers
+//	                            ?q= searches the drivers
 //	/drivers/{name}             everything about a driver, and what to do
-//	/attachments                VolumeAttachments, the worst first; ?driver=, node=, q=, health= and
-//	                            state= (as of the API, or "open": an operation is due) filter
+//	/attachments                VolumeAttachments, the worst first; ?q= searches them, and links add
+//	                            the filters of the API: driver=, node=, name=, state= and health=
 //	/attachments/{name}         one of them: its diagnosis, what to do
 //
 // The pages compute no health: state, time and reasons are Driver.Health and Attachment.Health, as
 // in the API. Volumes have the names that people know: claim and Pods first, then PersistentVolume
 // and VolumeAttachment. Rows of a driver with the same operation, state and reason are one row, "×10",
-// with the age of the oldest; /attachments has a row for each. q= searches claims, volumes, nodes
-// and reasons.
+// with the age of the oldest; /attachments has a row for each. q= searches names, states, health and
+// reasons.
 //
 // The server renders whole pages. A script replaces their parts every 1.5 s, so that a failure
 // is visible within two seconds; the policy of the pages allows only the hub's own files. Without

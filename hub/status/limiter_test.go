@@ -54,7 +54,7 @@ func TestWhoReadsSlowlyKeepsNobodyWaiting(t *testing.T) {
 func TestOnlySomeAreMadeAtOnce(t *testing.T) {
 	s := newSite(Options{Source: newFakeHub(), Metrics: NewMetrics()})
 	let, begun := make(chan struct{}), make(chan struct{})
-	held := s.api(func(*http.Request) (any, *failure) { begun <- struct{}{}; <-let; return 1, nil })
+	held := s.api(func(view, *http.Request) (any, *failure) { begun <- struct{}{}; <-let; return 1, nil })
 	var busy sync.WaitGroup
 	for range maxRenderings {
 		busy.Go(func() { held(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)) })
@@ -63,14 +63,14 @@ func TestOnlySomeAreMadeAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	answer := httptest.NewRecorder()
-	s.api(func(*http.Request) (any, *failure) { t.Error("one more is made"); return 1, nil })(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+	s.api(func(view, *http.Request) (any, *failure) { t.Error("one more is made"); return 1, nil })(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	if answer.Code == http.StatusOK {
 		t.Error("one more was made")
 	}
 	close(let)
 	busy.Wait()
 	answer = httptest.NewRecorder()
-	s.api(func(*http.Request) (any, *failure) { return 1, nil })(answer, httptest.NewRequest(http.MethodGet, "/", nil))
+	s.api(func(view, *http.Request) (any, *failure) { return 1, nil })(answer, httptest.NewRequest(http.MethodGet, "/", nil))
 	if answer.Body.String() != "1\n" {
 		t.Error("turns are not given back")
 	}

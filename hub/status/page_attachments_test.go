@@ -17,13 +17,15 @@ func TestTheListIsFiltered(t *testing.T) {
 		"state=unclaimed":                    "12",
 		"state=stuck,failing":                "9",
 		"health=broken":                      "7",
-		"health=broken,attention&state=open": "22",
+		"health=broken,attention":            "22",
 		"q=team-1/data-db-498":               "1",
 		"q=unavailable+refused":              "7",
 		"node=worker-1":                      "15",
 		"q=RESOURCEexhausted+worker-17":      "2",
 		"q=RESOURCEexhausted&state=attached": "none",
-		"driver=" + busyName(1) + "&state=open&q=lost": "20",
+		"q=unclaimed":                        "12",
+		"q=stuck+" + busyName(1):             "7",
+		"driver=" + busyName(1) + "&q=lost":  "20",
 	} {
 		_, _, body := get(t, u+"/attachments?"+query)
 		got := "none"
@@ -63,7 +65,7 @@ func TestTheListIsWorstFirst(t *testing.T) {
 
 func TestALongListSaysThatItIsCut(t *testing.T) {
 	u := startServer(t, newBusyHub(10, 345))
-	for query, want := range map[string]string{"": "100 of 357, worst first; filter to see others<", "?state=unclaimed": "12 of 12, worst first<"} {
+	for query, want := range map[string]string{"": "100 of 357, worst first; search to see others<", "?state=unclaimed": "12 of 12, worst first<"} {
 		_, _, body := get(t, u+"/attachments"+query)
 		if !strings.Contains(body, want) {
 			t.Errorf("%s: want %s", query, want)

@@ -2,12 +2,11 @@ package status
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
@@ -18,68 +17,52 @@ const (
 	mostListed  = 100 // VolumeAttachments in the list
 )
 
-// stateOpen is a choice beside the states: an operation is due.
-const stateOpen = "open"
-
 // overviewPage is the first page: a row for each driver.
 type overviewPage struct {
-	Query, State string
-	States       []HealthState  // choices of the filter by health
-	Drivers      []Driver       // the worst first
-	Known        int            // drivers, also those that the filter hides
-	Health       map[string]int // likewise, by health
-	Total        int            // VolumeAttachments
-	Volumes      map[AttachmentState]int
-	Trouble      int            // VolumeAttachments that are broken or need attention
-	Groups       [][]Attachment // of these, the worst first
+	Query   string
+	Drivers []Driver       // the worst first
+	Known   int            // drivers, also those that the query hides
+	Health  map[string]int // likewise, by health
+	Total   int            // VolumeAttachments
+	Volumes map[AttachmentState]int
+	Trouble int            // VolumeAttachments that are broken or need attention
+	Groups  [][]Attachment // of these, the worst first
 }
 
-func (s *site) overview(r *http.Request) (any, *failure) {
-	q, now := r.URL.Query(), time.Now()
-	p := overviewPage{Query: q.Get("q"), State: q.Get("state"), States: HealthStates, Health: map[string]int{}, Volumes: map[AttachmentState]int{}}
-	drivers := s.hub.drivers()
-	for _, d := range drivers {
+func (s *site) overview(v view, r *http.Request) (any, *failure) {
+	p := overviewPage{Query: r.URL.Query().Get("q"), Known: len(v.drivers), Health: map[string]int{}, Volumes: map[AttachmentState]int{}}
+	for _, d := range v.drivers {
 		p.Health[string(d.Health.State)]++
-		if d.matches(p.Query, p.State, now) {
+		texts := append([]string{d.Name, string(d.Health.State), d.State, d.Reason, d.Mode, d.Source, d.Endpoint, d.Version, d.Lease.Holder}, d.Waiters...)
+		for _, reason := range d.Health.Reasons {
+			texts = append(texts, reason.Text(v.Now))
+		}
+		if matches(p.Query, texts...) {
 			p.Drivers = append(p.Drivers, d)
 		}
 	}
-	p.Known = len(drivers)
 	slices.SortStableFunc(p.Drivers, func(a, b Driver) int {
 		return cmp.Or(a.Health.State.Compare(b.Health.State), cmp.Compare(unixOrLast(a.Health.Since), unixOrLast(b.Health.Since)))
 	})
-	all := s.hub.attachments(AttachmentFilter{})
+	all := v.attachments(AttachmentFilter{})
 	p.Total = len(all)
 	for _, a := range all {
 		p.Volumes[a.State]++
 	}
 	trouble := slices.DeleteFunc(all, func(a Attachment) bool { return !a.Health.Needs() })
-	p.Trouble, p.Groups = len(trouble), s.groups(trouble, mostTrouble)
+	p.Trouble, p.Groups = len(trouble), worstGroups(trouble, mostTrouble)
 	return p, nil
 }
 
-// groups returns the first groups of VolumeAttachments, the worst first.
-func (s *site) groups(all []Attachment, most int) [][]Attachment {
-	s.hub.addReasons(all)
+// worstGroups returns the first groups of VolumeAttachments, the worst first.
+func worstGroups(all []Attachment, most int) [][]Attachment {
 	WorstFirst(all)
 	groups := Groups(all)
 	return groups[:min(len(groups), most)]
 }
 
-// matches reports whether a driver has all words of a query in its texts, and the health.
-func (d Driver) matches(query, state string, now time.Time) bool {
-	if state != "" && state != string(d.Health.State) {
-		return false
-	}
-	texts := append([]string{d.Name, d.State, d.Reason, d.Mode, d.Source, d.Endpoint, d.Version, d.Lease.Holder}, d.Waiters...)
-	for _, reason := range d.Health.Reasons {
-		texts = append(texts, reason.Text(now))
-	}
-	return matchesText(query, texts...)
-}
-
-// matchesText reports whether all words of a query are in the texts.
-func matchesText(query string, texts ...string) bool {
+// matches reports whether all words of a query are in the texts.
+func matches(query string, texts ...string) bool {
 	all := strings.ToLower(strings.Join(texts, "\n"))
 	return !slices.ContainsFunc(strings.Fields(strings.ToLower(query)), func(word string) bool { return !strings.Contains(all, word) })
 }
@@ -91,16 +74,16 @@ type driverPage struct {
 	Groups    [][]Attachment // VolumeAttachments for which an operation is due
 }
 
-func (s *site) driverPage(r *http.Request) (any, *failure) {
-	found, failed := s.driver(r)
+func (s *site) driverPage(v view, r *http.Request) (any, *failure) {
+	found, failed := s.driver(v, r)
 	if failed != nil {
 		return nil, failed
 	}
 	p := driverPage{Driver: found.(Driver)}
-	all := s.hub.attachments(AttachmentFilter{Driver: p.Name})
+	all := v.attachments(AttachmentFilter{Driver: p.Name})
 	p.All = len(all)
 	due := slices.DeleteFunc(all, func(a Attachment) bool { return !open(a) })
-	p.Open, p.Groups = len(due), s.groups(due, mostOpen)
+	p.Open, p.Groups = len(due), worstGroups(due, mostOpen)
 	return p, nil
 }
 
@@ -118,13 +101,13 @@ type attachmentPage struct {
 	Diagnoses []diagnosis.Diagnosis
 }
 
-func (s *site) attachment(r *http.Request) (any, *failure) {
+func (s *site) attachment(v view, r *http.Request) (any, *failure) {
 	name := r.PathValue("name")
-	found := s.hub.attachments(AttachmentFilter{Name: name})
+	found := v.attachments(AttachmentFilter{Name: name})
 	if len(found) == 0 {
-		return nil, &failure{http.StatusNotFound, fmt.Sprintf("VolumeAttachment %q does not exist. It may have been detached and deleted.", sanitize(name, shortText))}
+		return nil, &failure{http.StatusNotFound, fmt.Sprintf("VolumeAttachment %q does not exist. It may have been detached and deleted.", name)}
 	}
-	in := s.hub.inputs()(found[0])
+	in := v.input(found[0])
 	return attachmentPage{found[0], in.Driver, Diagnose(in)}, nil
 }
 
@@ -138,37 +121,24 @@ func (p attachmentPage) ShowsLastError() bool {
 
 // attachmentsPage is a list of VolumeAttachments.
 type attachmentsPage struct {
-	Driver, State, Health, Node, Query string
-	States, Healths                    []string // choices of the filters
-	Groups                             [][]Attachment
-	Shown, Total                       int // of all that match
+	Query        string
+	Filter       url.Values // of the links that lead here, beside the query
+	Groups       [][]Attachment
+	Shown, Total int // of all that match
 }
 
-func (s *site) attachments(r *http.Request) (any, *failure) {
-	q, now := r.URL.Query(), time.Now()
-	p := attachmentsPage{Driver: q.Get("driver"), State: q.Get("state"), Health: q.Get("health"), Node: q.Get("node"), Query: q.Get("q")}
-	filter := AttachmentFilter{Driver: p.Driver, Node: p.Node}
-	var wrongState error
-	if p.State != stateOpen {
-		wrongState = choose(&filter.States, "state", p.State, AttachmentStates)
+func (s *site) attachments(v view, r *http.Request) (any, *failure) {
+	filter, q, err := parseFilter(r, "q")
+	if err != nil {
+		return nil, &failure{http.StatusBadRequest, err.Error()}
 	}
-	if err := errors.Join(wrongState, choose(&filter.Health, "health", p.Health, HealthStates)); err != nil {
-		return nil, &failure{http.StatusBadRequest, sanitize(err.Error(), shortText)}
-	}
-	p.States = append([]string{stateOpen}, texts(AttachmentStates)...)
-	p.Healths = []string{string(Broken + "," + Attention), string(Broken), string(Attention), string(Fine)}
-
-	found := slices.DeleteFunc(s.hub.attachments(filter), func(a Attachment) bool { return p.State == stateOpen && !open(a) })
-	if p.Query != "" { // only then are the reasons of all of them needed
-		s.hub.addReasons(found)
-		found = slices.DeleteFunc(found, func(a Attachment) bool {
-			return !matchesText(p.Query, a.Name, a.Driver, a.Node, a.PersistentVolume, a.VolumeHandle, a.Claim, a.LastError, a.Waiting.String(), a.Health.Text(now))
-		})
-	}
+	p := attachmentsPage{Query: q.Get("q"), Filter: q}
+	q.Del("q")
+	found := slices.DeleteFunc(v.attachments(filter), func(a Attachment) bool {
+		return p.Query != "" && !matches(p.Query, a.Name, a.Driver, a.Node, string(a.State), string(a.Health.State), a.PersistentVolume, a.VolumeHandle, a.Claim, a.LastError, a.Waiting.String(), a.Health.Text(v.Now))
+	})
 	WorstFirst(found)
 	p.Shown, p.Total = min(len(found), mostListed), len(found)
-	rows := found[:p.Shown]
-	s.hub.addReasons(rows)
-	p.Groups = slices.Collect(slices.Chunk(rows, 1))
+	p.Groups = slices.Collect(slices.Chunk(found[:p.Shown], 1))
 	return p, nil
 }

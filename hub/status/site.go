@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/json"
 	"html/template"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -31,13 +32,12 @@ var (
 // site answers with what the source says: pages for people, JSON for programs.
 type site struct {
 	Options
-	hub       view
 	rendering *semaphore.Weighted
 	pages     *template.Template
 }
 
 func newSite(o Options) *site {
-	s := &site{Options: o, hub: view{o.Source}, rendering: semaphore.NewWeighted(maxRenderings)}
+	s := &site{Options: o, rendering: semaphore.NewWeighted(maxRenderings)}
 	s.pages = template.Must(template.New("").Funcs(template.FuncMap{
 		"count":      count,
 		"plural":     plural,
@@ -66,20 +66,20 @@ func (s *site) routes() *http.ServeMux {
 	mux.HandleFunc("/assets/{name}", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFileFS(w, r, assets, "page/"+r.PathValue("name"))
 	})
-	mux.HandleFunc("/api/v1/overview", s.api(func(*http.Request) (any, *failure) { return s.Source.Overview(), nil }))
-	mux.HandleFunc("/api/v1/drivers", s.api(func(*http.Request) (any, *failure) { return DriverList{s.hub.drivers()}, nil }))
+	mux.HandleFunc("/api/v1/overview", s.api(func(v view, _ *http.Request) (any, *failure) { return v.Overview, nil }))
+	mux.HandleFunc("/api/v1/drivers", s.api(func(v view, _ *http.Request) (any, *failure) { return DriverList{v.drivers}, nil }))
 	mux.HandleFunc("/api/v1/drivers/{name}", s.api(s.driver))
 	mux.HandleFunc("/api/v1/attachments", s.api(s.attachmentList))
 	return mux
 }
 
-// look returns what a request asks for.
-type look func(*http.Request) (any, *failure)
+// finder returns what a request asks for.
+type finder func(view, *http.Request) (any, *failure)
 
 // api answers with JSON.
-func (s *site) api(look look) http.HandlerFunc {
+func (s *site) api(find finder) http.HandlerFunc {
 	return s.serve("application/json", func(r *http.Request, body *bytes.Buffer) (int, error) {
-		data, failed := look(r)
+		data, failed := find(lookWithWaiters(s.Source), r)
 		if failed != nil {
 			return failed.Code, json.NewEncoder(body).Encode(failed)
 		}
@@ -89,17 +89,16 @@ func (s *site) api(look look) http.HandlerFunc {
 
 // page is what all templates of pages get.
 type page struct {
+	view
 	Here, Metrics string // paths of the page and of the metrics
-	Overview      Overview
-	Now           time.Time
-	Data          any // of this page
+	Data          any    // of this page
 }
 
 // page answers with a page.
-func (s *site) page(name string, look look) http.HandlerFunc {
+func (s *site) page(name string, find finder) http.HandlerFunc {
 	return s.serve("text/html; charset=utf-8", func(r *http.Request, body *bytes.Buffer) (int, error) {
-		p := page{Here: r.URL.Path, Metrics: s.MetricsPath, Overview: s.Source.Overview(), Now: time.Now()}
-		data, failed := look(r)
+		p := page{view: lookWithWaiters(s.Source), Here: r.URL.Path, Metrics: s.MetricsPath}
+		data, failed := find(p.view, r)
 		if failed != nil {
 			p.Data = failed
 			return failed.Code, s.pages.ExecuteTemplate(body, "error.html", p)
@@ -127,19 +126,17 @@ func (s *site) serve(contentType string, render func(*http.Request, *bytes.Buffe
 			return
 		}
 		w.Header().Set("Content-Type", contentType)
-		text := bytes.ToValidUTF8(body.Bytes(), []byte("\uFFFD")) // a path or a query may hold any bytes
-		if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			w.WriteHeader(code)
-			_, _ = w.Write(text) // the client may have left
-			return
+		var out io.Writer = w
+		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			// Compression leaves a tenth of a page. This counts, because browsers reload pages all the time,
+			// mostly through kubectl port-forward.
+			w.Header().Set("Content-Encoding", "gzip")
+			packer, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // a valid level
+			defer packer.Close()
+			out = packer
 		}
-		// Compression leaves a tenth of a page. This counts, because browsers reload pages all the time,
-		// mostly through kubectl port-forward.
-		w.Header().Set("Content-Encoding", "gzip")
 		w.WriteHeader(code)
-		packer, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // a valid level
-		_, _ = packer.Write(text)                           // the client may have left
-		_ = packer.Close()
+		_, _ = out.Write(bytes.ToValidUTF8(body.Bytes(), []byte("\uFFFD"))) // a path or a query may hold any bytes; the client may have left
 	}
 }
 

@@ -2,43 +2,45 @@ package status
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"slices"
 	"time"
 )
 
-// view reads a Source for the API and the pages: in order, and with empty lists in place of nil,
-// which would be null in JSON.
-type view struct{ source Source }
+// view is what a Source says at one moment, with the health of all of it.
+type view struct {
+	Overview
+	Now     time.Time
+	drivers []Driver // by name
+	source  Source
+}
+
+// look asks a Source for everything but VolumeAttachments.
+func look(source Source) view {
+	v := view{source.Overview(), time.Now(), append([]Driver{}, source.Drivers()...), source} // not nil: that is null in JSON
+	slices.SortFunc(v.drivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range v.drivers {
+		d := &v.drivers[i]
+		d.Lanes = append([]Lane{}, d.Lanes...)
+		d.Health = HealthOfDriver(*d, v.Replicas, v.Now)
+	}
+	return v
+}
 
 // mostAsked is how many VolumeAttachments of a driver are looked at to find who waits for it.
 const mostAsked = 10 * MostWaiters
 
-// drivers returns all drivers by name, with their health, and with who waits for those that are not fine.
-func (v view) drivers() []Driver {
-	replicas := v.source.Overview().Replicas
-	drivers := v.judged(replicas)
-	for i := range drivers {
-		d := &drivers[i]
+// lookWithWaiters is look, and finds who waits for the drivers that are not fine.
+func lookWithWaiters(source Source) view {
+	v := look(source)
+	for i := range v.drivers {
+		d := &v.drivers[i]
 		if work := d.Work(); d.Health.State != Fine && (d.waiting()+work.Stuck > 0 || !work.OldestCall.Since.IsZero()) {
 			d.Waiters = waiters(v.attachments(AttachmentFilter{Driver: d.Name, Oldest: mostAsked}))
-			d.Health = HealthOfDriver(*d, replicas, time.Now())
+			d.Health = HealthOfDriver(*d, v.Replicas, v.Now)
 		}
 	}
-	return drivers
-}
-
-// judged is drivers without who waits for them. It looks at no VolumeAttachment.
-func (v view) judged(replicas []Replica) []Driver {
-	drivers := append([]Driver{}, v.source.Drivers()...)
-	slices.SortFunc(drivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
-	now := time.Now()
-	for i := range drivers {
-		drivers[i].Lanes = append([]Lane{}, drivers[i].Lanes...)
-		drivers[i].Health = HealthOfDriver(drivers[i], replicas, now)
-	}
-	return drivers
+	return v
 }
 
 // waiters returns who waits longest for one driver: Pods, or claims whose Pods are not known. A volume whose call
@@ -59,49 +61,27 @@ func waiters(all []Attachment) []string {
 	return names[:min(len(names), MostWaiters)]
 }
 
-// driver returns a driver with its checklist, nil if there is none of the name.
-func (v view) driver(ctx context.Context, name string) *Driver {
-	for _, d := range v.drivers() {
-		if d.Name == name {
-			d.Checklist = v.source.Checklist(ctx, name)
-			return &d
-		}
+// driver returns a driver, nil if there is none of the name.
+func (v view) driver(name string) *Driver {
+	i, found := slices.BinarySearchFunc(v.drivers, name, func(d Driver, name string) int { return cmp.Compare(d.Name, name) })
+	if !found {
+		return nil
 	}
-	return nil
+	return &v.drivers[i]
 }
 
-// attachments returns the VolumeAttachments that the filter selects, in any order, with the state of their
-// health. addReasons adds its reasons.
+// attachments returns the VolumeAttachments that the filter selects, in any order, with their health.
 func (v view) attachments(f AttachmentFilter) []Attachment {
-	all, now := v.source.Attachments(f), time.Now()
+	all := slices.DeleteFunc(v.source.Attachments(f), func(a Attachment) bool { return !f.Match(a) })
 	for i := range all {
-		all[i].Health.State, all[i].Health.Since = all[i].healthOf(now)
+		all[i].Health = HealthOfAttachment(v.input(all[i]))
 	}
-	return slices.DeleteFunc(all, func(a Attachment) bool {
-		return !f.Match(a) || len(f.Health) > 0 && !slices.Contains(f.Health, a.Health.State)
-	})
+	return slices.DeleteFunc(all, func(a Attachment) bool { return len(f.Health) > 0 && !slices.Contains(f.Health, a.Health.State) })
 }
 
-// addReasons adds the reasons of the health of VolumeAttachments.
-func (v view) addReasons(all []Attachment) {
-	if !slices.ContainsFunc(all, func(a Attachment) bool { return a.Health.State != Fine }) {
-		return
-	}
-	input := v.inputs()
-	for i := range all {
-		all[i].Health = HealthOfAttachment(input(all[i]))
-	}
-}
-
-// inputs returns a function that adds to a VolumeAttachment what its diagnosis needs.
-func (v view) inputs() func(Attachment) DiagnosisInput {
-	overview, now, drivers := v.source.Overview(), time.Now(), map[string]*Driver{}
-	for _, d := range v.judged(overview.Replicas) {
-		drivers[d.Name] = &d
-	}
-	return func(a Attachment) DiagnosisInput {
-		return DiagnosisInput{Attachment: a, Driver: drivers[a.Driver], Replicas: overview.Replicas, Conflicts: overview.Config.Conflicts, Now: now}
-	}
+// input returns what the diagnosis of a VolumeAttachment needs.
+func (v view) input(a Attachment) DiagnosisInput {
+	return DiagnosisInput{Attachment: a, Driver: v.driver(a.Driver), Replicas: v.Replicas, Conflicts: v.Config.Conflicts, Now: v.Now}
 }
 
 // WorstFirst sorts VolumeAttachments as all lists of the hub have them: the worst health first, then what is due before
