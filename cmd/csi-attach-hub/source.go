@@ -27,7 +27,7 @@ func (s statusSource) Overview() status.Overview {
 	o := status.Overview{Version: version, Started: s.started, Config: s.config(), Unclaimed: s.Unclaimed(), UnclaimedSince: s.UnclaimedSince()}
 	if s.leases != nil {
 		for _, m := range s.leases.Members() {
-			o.Replicas = append(o.Replicas, status.Replica{Identity: m.Identity})
+			o.Replicas = append(o.Replicas, m.Identity)
 			if m.Self {
 				o.Identity = m.Identity
 			}

@@ -17,14 +17,11 @@ func DetachCommands(driver, node, volume string) []string {
 	}
 	sum := sha256.Sum256([]byte(driver + "\x00" + node + "\x00" + volume))
 	name := "detach-" + hex.EncodeToString(sum[:8])
-	object, err := json.Marshal(map[string]any{
+	object, _ := json.Marshal(map[string]any{
 		"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
 		"metadata": map[string]string{"name": name},
 		"spec":     map[string]any{"attacher": driver, "nodeName": node, "source": map[string]string{"persistentVolumeName": volume}},
-	})
-	if err != nil { // never: these are strings
-		return nil
-	}
+	}) // no error: these are strings
 	commands := Commands(
 		[]string{"printf", "%s", string(object)},
 		[]string{"kubectl", "wait", "--for=jsonpath={.status.attached}=true", "volumeattachment/" + name, "--timeout=2m"},

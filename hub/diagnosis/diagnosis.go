@@ -24,6 +24,14 @@ type Diagnosis struct {
 	Commands []string `json:"commands,omitempty"`
 }
 
+// New returns a diagnosis.
+func New(v Verdict, object, fact, detail string, actions ...string) Diagnosis {
+	return Diagnosis{Verdict: v, Object: object, Fact: fact, Detail: detail, Actions: actions}
+}
+
+// From returns the diagnosis of a fact that began to be true at a time.
+func (d Diagnosis) From(since time.Time) Diagnosis { d.Since = since; return d }
+
 // Text returns the fact for people: "cannot be called at unix:///csi/a.sock for 8m12s: connection refused",
 // "answered Internal to ControllerPublishVolume (12s ago): array busy".
 func (d Diagnosis) Text(now time.Time) string {
@@ -41,13 +49,10 @@ func (d Diagnosis) Text(now time.Time) string {
 // of another object: "driver answered Internal to ControllerPublishVolume".
 func (d Diagnosis) Line(of string, now time.Time) string {
 	kind, _, _ := strings.Cut(d.Object, " ")
-	switch kind {
-	case of, "":
+	if kind == of || kind == "" {
 		return d.Text(now)
-	case "Lease":
-		kind = "lease"
 	}
-	return kind + " " + d.Text(now)
+	return strings.Replace(kind, "Lease", "lease", 1) + " " + d.Text(now)
 }
 
 // Clause returns a text without the full stop at its end, to be put into a sentence.

@@ -103,7 +103,7 @@ func TestEverythingOfTheModelIsInTheAPI(t *testing.T) {
 func TestWhatIsNotThereIsAnEmptyListOrIsLeftOut(t *testing.T) {
 	h := newFakeHub()
 	u := startServer(t, h)
-	h.change(func() { h.overview = Overview{Replicas: []Replica{{Identity: "hub-a"}}} })
+	h.change(func() { h.overview = Overview{Replicas: []string{"hub-a"}} })
 	for path, want := range map[string]string{
 		"/api/v1/drivers":     `{"drivers":[]}`,
 		"/api/v1/attachments": `{"attachments":[],"total":0}`,

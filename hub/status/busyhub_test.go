@@ -22,8 +22,8 @@ func newBusyHub(drivers, attachments int) *fakeHub {
 				Reason: "the same driver is learned from two places"}}},
 		Unclaimed: map[string]int{"legacy.example.com": 12},
 	}
-	mine := Replica{Identity: h.overview.Identity}
-	other := Replica{Identity: "csi-attach-hub-7c9d-fghij"}
+	mine := h.overview.Identity
+	other := "csi-attach-hub-7c9d-fghij"
 	for i := range drivers {
 		d := busyDriver(i, now)
 		m := h.engage(d.Name)
@@ -43,13 +43,13 @@ func newBusyHub(drivers, attachments int) *fakeHub {
 			}
 		}
 		if d.Lease.Mine {
-			d.Lease.Holder = mine.Identity
+			d.Lease.Holder = mine
 		} else {
-			d.State, d.Lease.Holder, d.Reason = "WaitingForLease", other.Identity, "held by "+other.Identity
+			d.State, d.Lease.Holder, d.Reason = "WaitingForLease", other, "held by "+other
 		}
 		h.drivers[d.Name] = d
 	}
-	h.overview.Replicas = []Replica{mine, other}
+	h.overview.Replicas = []string{mine, other}
 	h.attach(drivers, attachments, now)
 	return h
 }

@@ -69,15 +69,15 @@ func (s gaugeSet) add(v view) {
 
 func (s gaugeSet) addDriver(d Driver) {
 	driver := prometheus.Labels{"driver": d.Name}
-	s.gauge("driver_up", "Whether the driver is connected and well.", driver).Set(truth(d.Up))
-	s.gauge("driver_leader", "Whether this process works for the driver: it holds the driver's lease.", driver).Set(truth(d.Lease.Mine))
+	s.gauge("driver_up", "Whether the driver is connected and well.", driver).Set(truth[d.Up])
+	s.gauge("driver_leader", "Whether this process works for the driver: it holds the driver's lease.", driver).Set(truth[d.Lease.Mine])
 	s.gauge("dangling_publications", "Volumes that are or may be published where no VolumeAttachment asks for them.", driver).Set(float64(d.UnownedCount))
 	s.gauge("waiting_for_capacity", "Attaches that wait until a volume is detached from their node, which is full.", driver).Set(float64(d.WaitingForCapacity))
 	s.gauge("driver_info", "What the driver is and how it is served; always 1.",
 		prometheus.Labels{"driver": d.Name, "mode": d.Mode, "endpoint": d.Endpoint, "version": d.Version, "source": d.Source}).Set(1)
 	for _, h := range HealthStates {
 		s.gauge("driver_health", "Health of the driver: 1 for the one that holds, 0 for the others.",
-			prometheus.Labels{"driver": d.Name, "health": string(h)}).Set(truth(d.Health.State == h))
+			prometheus.Labels{"driver": d.Name, "health": string(h)}).Set(truth[d.Health.State == h])
 	}
 	s.addLane(d, d.Lane(Attach).with(d.Lane(Drift))) // the work of drift is attaches too
 	s.addLane(d, d.Lane(Detach))
@@ -98,7 +98,7 @@ func (s gaugeSet) addLane(d Driver, l Lane) {
 func (s gaugeSet) addConfig(c Config, engaged map[string]bool) {
 	for _, f := range c.Files {
 		s.gauge("config_last_reload_successful", "Whether the file of the configuration holds as it is now.",
-			prometheus.Labels{"file": f.Path}).Set(truth(f.Rejected == ""))
+			prometheus.Labels{"file": f.Path}).Set(truth[f.Rejected == ""])
 	}
 	read := s.gauge("config_last_reload_success_timestamp_seconds", "When the active configuration was read, in seconds since 1970.", nil)
 	if !c.LastSuccess.IsZero() {
@@ -169,9 +169,5 @@ func bounded(counts map[string]int) map[string]int {
 	return valid
 }
 
-func truth(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
+// truth is the value of a gauge that is 1 or 0.
+var truth = map[bool]float64{true: 1}

@@ -11,18 +11,24 @@ import (
 // Diagnose says where a volume of a driver is published without a VolumeAttachment, how the tries to detach it ended, and
 // what to do.
 func (u UnownedPublication) Diagnose(driver string) diagnosis.Diagnosis {
-	is := "is or may be attached"
+	is, place := "is or may be attached", "node ID "+u.NodeID
 	if u.Listed {
 		is = "is listed"
 	}
-	d := diagnosis.Diagnosis{
-		Verdict: diagnosis.LeftAttached, Object: "driver " + driver, Since: u.Since, Detail: u.LastError,
-		Fact:    fmt.Sprintf("volume %s %s at %s without a VolumeAttachment", u.VolumeHandle, is, placeOf(u.Node, u.NodeID)),
-		Actions: []string{"Wait: the hub detaches it there. If the tries fail, look at the log of the driver's controller."},
+	if u.Node != "" {
+		place += " (node " + u.Node + ")"
 	}
+	d := diagnosis.New(diagnosis.LeftAttached, "driver "+driver, fmt.Sprintf("volume %s %s at %s without a VolumeAttachment", u.VolumeHandle, is, place), u.LastError,
+		"Wait: the hub detaches it there. If the tries fail, look at the log of the driver's controller.").From(u.Since)
 	if u.ReportOnly {
-		d.Verdict = diagnosis.Dangling
-		d.Actions, d.Commands = detachByHand(driver, u.Node, u.NodeID, u.PersistentVolume)
+		d.Verdict, d.Commands = diagnosis.Dangling, diagnosis.DetachCommands(driver, u.Node, u.PersistentVolume)
+		d.Actions = []string{fmt.Sprintf("Detach the volume from node ID %s in the storage system.", u.NodeID)}
+		if d.Commands != nil {
+			d.Actions = []string{
+				fmt.Sprintf("Check that nothing on node %s uses the volume, then detach it with these commands: they let the hub attach it there, where the driver has it already, and detach it.", u.Node),
+				fmt.Sprintf("Set drift.unexpected to detach for driver %s if the hub should detach such volumes by itself.", driver),
+			}
+		}
 		if u.LastError != "" { // drift.unexpected is detach already
 			d.Actions, d.Detail = d.Actions[:1], "the hub does not detach it because "+u.LastError
 		}
@@ -33,25 +39,6 @@ func (u UnownedPublication) Diagnose(driver string) diagnosis.Diagnosis {
 	return d
 }
 
-// placeOf names where a volume is published.
-func placeOf(node, nodeID string) string {
-	if node == "" {
-		return "node ID " + nodeID
-	}
-	return fmt.Sprintf("node ID %s (node %s)", nodeID, node)
-}
-
-// detachByHand says how a person detaches a volume that the hub does not detach.
-func detachByHand(driver, node, nodeID, volume string) (actions, commands []string) {
-	if commands = diagnosis.DetachCommands(driver, node, volume); commands == nil {
-		return []string{fmt.Sprintf("Detach the volume from node ID %s in the storage system.", nodeID)}, nil
-	}
-	return []string{
-		fmt.Sprintf("Check that nothing on node %s uses the volume, then detach it with these commands: they let the hub attach it there, where the driver has it already, and detach it.", node),
-		fmt.Sprintf("Set drift.unexpected to detach for driver %s if the hub should detach such volumes by itself.", driver),
-	}, commands
-}
-
 // publishedElsewhere says where else the driver lists the volume whose attach it refuses: the CSI spec has FailedPrecondition
 // for a volume that is published to another node.
 func (in DiagnosisInput) publishedElsewhere() (found []diagnosis.Diagnosis) {
@@ -59,7 +46,7 @@ func (in DiagnosisInput) publishedElsewhere() (found []diagnosis.Diagnosis) {
 	if a.Operation == Detach || a.Cause().Code != "FailedPrecondition" {
 		return nil
 	}
-	for _, u := range in.driver().Unowned {
+	for _, u := range in.Driver.Unowned {
 		if u.VolumeHandle == a.VolumeHandle && u.Node != a.Node {
 			d := u.Diagnose(a.Driver)
 			d.Verdict, d.Detail = diagnosis.PublishedElsewhere, cmp.Or(d.Detail, in.failed().Detail)
@@ -71,29 +58,24 @@ func (in DiagnosisInput) publishedElsewhere() (found []diagnosis.Diagnosis) {
 
 // addUnowned adds the publications that no VolumeAttachment asks for.
 func (h *Health) addUnowned(d Driver) {
-	var left, listed time.Time // since when
-	dangling := 0
+	since, dangling := map[bool]time.Time{}, 0 // by ReportOnly
 	for _, u := range d.Unowned {
-		if u.ReportOnly {
+		if since[u.ReportOnly] = earliest(since[u.ReportOnly], u.Since); u.ReportOnly {
 			dangling++
-			listed = earliest(listed, u.Since)
-		} else {
-			left = earliest(left, u.Since)
 		}
 	}
 	if dangling == len(d.Unowned) { // and so those that are not shown
 		dangling = d.UnownedCount
 	}
 	if n := d.UnownedCount - dangling; n > 0 {
-		h.addSince(Attention, left, d.says(diagnosis.LeftAttached, plural(n, "volume left attached", "volumes left attached, the oldest"), "",
-			"The hub keeps trying to detach them. csi-attach-hub explain driver/"+d.Name+" shows some with their last errors, csi-attach-hub status -o json more."))
+		h.add(Attention, d.says(diagnosis.LeftAttached, plural(n, "volume left attached", "volumes left attached, the oldest"), "",
+			"The hub keeps trying to detach them. csi-attach-hub explain driver/"+d.Name+" shows some with their last errors, csi-attach-hub status -o json more.").From(since[false]))
 	}
-	if dangling == 0 {
-		return
+	if dangling > 0 {
+		found := d.says(diagnosis.Dangling, plural(dangling, "volume attached to a node without a VolumeAttachment", "volumes attached to nodes without a VolumeAttachment, the oldest"), "",
+			"Run csi-attach-hub explain driver/"+d.Name+" for the commands that detach them: the hub only reports them.",
+			"Set drift.unexpected to detach for the driver if the hub should detach them by itself.").From(since[true])
+		found.Commands = diagnosis.Commands([]string{"csi-attach-hub", "explain", "driver/" + d.Name})
+		h.add(Attention, found)
 	}
-	found := d.says(diagnosis.Dangling, plural(dangling, "volume attached to a node without a VolumeAttachment", "volumes attached to nodes without a VolumeAttachment, the oldest"), "",
-		"Run csi-attach-hub explain driver/"+d.Name+" for the commands that detach them: the hub only reports them.",
-		"Set drift.unexpected to detach for the driver if the hub should detach them by itself.")
-	found.Commands = diagnosis.Commands([]string{"csi-attach-hub", "explain", "driver/" + d.Name})
-	h.addSince(Attention, listed, found)
 }

@@ -13,7 +13,7 @@ import (
 type DiagnosisInput struct {
 	Attachment Attachment
 	Driver     *Driver    // of the VolumeAttachment; nil if it is not served, or if no hub was asked
-	Replicas   []Replica  // of the hub
+	Replicas   []string   // of the hub: their identities
 	Conflicts  []Conflict // of the configuration
 	Now        time.Time
 }
@@ -50,6 +50,9 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 // DiagnoseWork says what came of the tries of a VolumeAttachment so far and what the next one
 // waits for, the cause first. Driver may be nil. It is empty if nothing is known.
 func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
+	if in.Driver == nil {
+		in.Driver = new(Driver)
+	}
 	a := in.Attachment
 	detachFirst := a.Waiting.Kind == WaitForDetach || a.Waiting.Kind == WaitForUnowned
 	full, hangs, elsewhere := a.Waiting.Kind == WaitForCapacity, in.hangs(), in.publishedElsewhere()
@@ -74,36 +77,31 @@ func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 
 // says returns a diagnosis of the VolumeAttachment itself.
 func (a Attachment) says(v diagnosis.Verdict, fact string, actions ...string) diagnosis.Diagnosis {
-	return diagnosis.Diagnosis{Verdict: v, Object: "VolumeAttachment " + a.Name, Fact: fact, Actions: actions}
-}
-
-// driver returns the driver, zero if nothing is known of it.
-func (in DiagnosisInput) driver() Driver {
-	if in.Driver == nil {
-		return Driver{}
-	}
-	return *in.Driver
+	return diagnosis.New(v, "VolumeAttachment "+a.Name, fact, "", actions...)
 }
 
 // hangs reports whether a call for it is unanswered for longer than is usual.
 func (in DiagnosisInput) hangs() bool {
-	return passed(in.Attachment.Call.Since, in.Now) >= in.driver().Settings.slow()
+	return passed(in.Attachment.Call.Since, in.Now) >= in.Driver.Settings.slow()
 }
 
 // stuck says that nothing has come of it for long.
 func (in DiagnosisInput) stuck() diagnosis.Diagnosis {
-	d := in.Attachment.says(diagnosis.Stuck, "stuck: no success", "Fix the problem above. Retries continue, unless the driver is paused or observed.")
-	d.Since = in.Attachment.Since
-	return d
+	return in.Attachment.says(diagnosis.Stuck, "stuck: no success", "Fix the problem above. Retries continue, unless the driver is paused or observed.").From(in.Attachment.Since)
 }
 
 // failed says what the last error means.
 func (in DiagnosisInput) failed() diagnosis.Diagnosis {
-	a, timeout := in.Attachment, in.driver().Settings.Timeout
+	a, timeout := in.Attachment, in.Driver.Settings.Timeout
+	for _, f := range in.Driver.Failures { // the latest first
+		if a.LastErrorTime.IsZero() && f.VolumeAttachment == a.Name {
+			a.LastErrorTime = f.Time
+		}
+	}
 	cause := a.Cause()
 	_, text := diagnosis.Parse(a.LastError, cause.Code)
 	d := a.says(diagnosis.LastError, "the last try failed", cause.Action(a.Node, a.PersistentVolume, text))
-	d.Last, d.Detail = in.failedAt(), text
+	d.Last, d.Detail = a.LastErrorTime, text
 	switch cause.Verdict {
 	case diagnosis.BackendError:
 		d.Verdict, d.Object = cause.Verdict, "driver "+a.Driver
@@ -147,18 +145,6 @@ func (a Attachment) Cause() diagnosis.Cause {
 	return cause
 }
 
-// failedAt returns when the last try failed, zero if it is not known.
-func (in DiagnosisInput) failedAt() time.Time {
-	if in.Attachment.LastErrorTime.IsZero() {
-		for _, f := range in.driver().Failures { // the latest first
-			if f.VolumeAttachment == in.Attachment.Name {
-				return f.Time
-			}
-		}
-	}
-	return in.Attachment.LastErrorTime
-}
-
 // retrying says how often it was tried and when it is tried again.
 func (in DiagnosisInput) retrying() diagnosis.Diagnosis {
 	a := in.Attachment
@@ -172,7 +158,7 @@ func (in DiagnosisInput) retrying() diagnosis.Diagnosis {
 
 // inFlight says that a worker has it.
 func (in DiagnosisInput) inFlight() diagnosis.Diagnosis {
-	a, settings := in.Attachment, in.driver().Settings
+	a, settings := in.Attachment, in.Driver.Settings
 	d := a.says(diagnosis.CallInFlight, a.method()+" is running", "Wait for the answer of the driver."+settings.cancels())
 	switch c := a.Call; {
 	case in.hangs():
@@ -203,7 +189,7 @@ func (s Settings) cancels() string {
 
 // queued says that something else goes first.
 func (in DiagnosisInput) queued() diagnosis.Diagnosis {
-	a, driver := in.Attachment, in.driver()
+	a := in.Attachment
 	d := a.says(diagnosis.Queued, a.Waiting.String())
 	switch a.Waiting.Kind {
 	case WaitForDetach:
@@ -220,9 +206,9 @@ func (in DiagnosisInput) queued() diagnosis.Diagnosis {
 		d.Verdict = diagnosis.WaitingForDetach
 		d.Actions = []string{fmt.Sprintf("Run csi-attach-hub status, or look at the driver's page, for the last error of this detach: the volume was left attached at node ID %s.", a.Waiting.NodeID)}
 	case WaitForWorker:
-		d.Actions = []string{fmt.Sprintf("Check how long the driver's calls take: all workers for this operation are busy (%s). Raise workers if the driver can take more calls at once.", driver.inFlight())}
+		d.Actions = []string{fmt.Sprintf("Check how long the driver's calls take: all workers for this operation are busy (%s). Raise workers if the driver can take more calls at once.", in.Driver.inFlight())}
 	case WaitForNode:
-		d.Actions = []string{fmt.Sprintf("Wait for the other calls for this node, or raise maxPerNode: it is %d.", driver.Settings.MaxPerNode)}
+		d.Actions = []string{fmt.Sprintf("Wait for the other calls for this node, or raise maxPerNode: it is %d.", in.Driver.Settings.MaxPerNode)}
 	case WaitForVolume:
 		d.Actions = []string{"Wait: the hub makes one call for a volume at a time. parallelMultiNode of the driver allows one per node, for volumes with a MULTI_NODE access mode."}
 	}

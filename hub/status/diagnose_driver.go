@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 // DiagnoseUnserved says why a driver is not served here.
 func DiagnoseUnserved(name string, conflicts []Conflict) []diagnosis.Diagnosis {
 	says := func(v diagnosis.Verdict, why, detail string, actions ...string) diagnosis.Diagnosis {
-		return diagnosis.Diagnosis{Verdict: v, Object: "csi-attach-hub", Fact: "does not serve driver " + name + why, Detail: detail, Actions: actions}
+		return diagnosis.New(v, "csi-attach-hub", "does not serve driver "+name+why, detail, actions...)
 	}
 	var found []diagnosis.Diagnosis
 	for _, c := range conflicts {
@@ -35,34 +36,28 @@ func DiagnoseUnserved(name string, conflicts []Conflict) []diagnosis.Diagnosis {
 }
 
 // DiagnoseDriver says why this replica does no work for a driver; zero if it works for it.
-func DiagnoseDriver(d Driver, replicas []Replica, now time.Time) diagnosis.Diagnosis {
-	var found diagnosis.Diagnosis
+func DiagnoseDriver(d Driver, replicas []string, now time.Time) diagnosis.Diagnosis {
 	switch {
 	case d.State == stateDraining:
-		found = d.says(diagnosis.DriverDraining, "draining", d.Reason, "Wait: the hub finishes the calls in flight before it stops working for the driver.")
+		return d.says(diagnosis.DriverDraining, "draining", d.Reason, "Wait: the hub finishes the calls in flight before it stops working for the driver.").From(d.Since)
 	case !d.Up:
 		return d.notConnected(replicas, now)
 	case d.Mode == modeObserve:
-		found = d.observed()
+		return d.observed().From(d.Since)
 	case d.State == statePaused:
-		found = d.says(diagnosis.DriverPaused, "paused by `mode: paused` in drivers.yaml", "",
-			fmt.Sprintf("Write `mode: active` into its entry (%s) when the hub should work for it.", cmp.Or(d.Source, "drivers.yaml")))
+		return d.says(diagnosis.DriverPaused, "paused by `mode: paused` in drivers.yaml", "",
+			fmt.Sprintf("Write `mode: active` into its entry (%s) when the hub should work for it.", cmp.Or(d.Source, "drivers.yaml"))).From(d.Since)
 	case d.State == stateWaiting || !d.Lease.Mine:
 		return DiagnoseLease(d.Lease, d.Reason, replicas, now)
-	default:
-		return found
 	}
-	found.Since = d.Since
-	return found
+	return diagnosis.Diagnosis{}
 }
 
 // notConnected: the driver cannot be called. A replica that cannot call it gives up its lease in the end.
-func (d Driver) notConnected(replicas []Replica, now time.Time) diagnosis.Diagnosis {
+func (d Driver) notConnected(replicas []string, now time.Time) diagnosis.Diagnosis {
 	since, why := cmp.Or(d.DownSince, d.Since), cmp.Or(d.Reason, d.ConnectionError.Text)
 	if d.State == stateConnecting && d.ConnectionError.Text == "" && !since.IsZero() && passed(since, now) < startupTimeout {
-		found := d.says(diagnosis.DriverStarting, "not connected yet to "+d.Endpoint, "", "Wait some seconds: the hub is connecting.")
-		found.Since = since
-		return found
+		return d.says(diagnosis.DriverStarting, "not connected yet to "+d.Endpoint, "", "Wait some seconds: the hub is connecting.").From(since)
 	}
 	verdict, action := diagnosis.ParseRefusal(why, d.Endpoint)
 	switch d.State {
@@ -73,13 +68,11 @@ func (d Driver) notConnected(replicas []Replica, now time.Time) diagnosis.Diagno
 		verdict = diagnosis.DriverNotReady
 	}
 	next := "No other action is needed: the hub reconnects and resumes at once."
-	if l := d.Lease; d.Mode == modeActive && l.Name != "" && !l.Mine && !membersOf(replicas)[l.Holder] {
+	if l := d.Lease; d.Mode == modeActive && l.Name != "" && !l.Mine && !slices.Contains(replicas, l.Holder) {
 		why = strings.TrimPrefix(diagnosis.Clause(why)+"; its lease "+l.State(), "; ")
 		next = "The hub takes the lease when it is free and the driver can be called. Until then another attacher may work for the driver: look at its log if it holds the lease."
 	}
-	found := d.says(verdict, "cannot be called at "+d.Endpoint, why, action, next)
-	found.Since = since
-	return found
+	return d.says(verdict, "cannot be called at "+d.Endpoint, why, action, next).From(since)
 }
 
 // DiagnoseCapability says that VolumeAttachments record calls to a driver that has no PUBLISH_UNPUBLISH_VOLUME; zero if it
@@ -99,14 +92,10 @@ func DiagnoseNoAttach(d Driver) diagnosis.Diagnosis {
 	if !d.NoAttach {
 		return diagnosis.Diagnosis{}
 	}
-	return diagnosis.Diagnosis{
-		Verdict: diagnosis.AttachRequiredWrong, Object: "CSIDriver " + d.Name, Fact: "has attachRequired: false, and the driver has PUBLISH_UNPUBLISH_VOLUME",
-		Detail: "the hub detaches its volumes unless their node uses them, and attaches none",
-		Actions: []string{
-			"Create the CSIDriver again with attachRequired: true if the driver's volumes need an attach: the hub then attaches the volumes of its VolumeAttachments again.",
-			"If they need none, remove the driver from the configuration when nothing of it is attached any more.",
-		},
-	}
+	return diagnosis.New(diagnosis.AttachRequiredWrong, "CSIDriver "+d.Name, "has attachRequired: false, and the driver has PUBLISH_UNPUBLISH_VOLUME",
+		"the hub detaches its volumes unless their node uses them, and attaches none",
+		"Create the CSIDriver again with attachRequired: true if the driver's volumes need an attach: the hub then attaches the volumes of its VolumeAttachments again.",
+		"If they need none, remove the driver from the configuration when nothing of it is attached any more.")
 }
 
 // cannotTake is how hub/lease begins the reason of a lease that the API server refuses.
@@ -114,9 +103,9 @@ const cannotTake = "the lease cannot be taken: "
 
 // DiagnoseLease says who has the lease of a driver for which the hub does not work. reason is
 // the hub's own, "" if it has none.
-func DiagnoseLease(l Lease, reason string, replicas []Replica, now time.Time) diagnosis.Diagnosis {
+func DiagnoseLease(l Lease, reason string, replicas []string, now time.Time) diagnosis.Diagnosis {
 	says := func(v diagnosis.Verdict, fact string, since time.Time, detail string, actions ...string) diagnosis.Diagnosis {
-		return diagnosis.Diagnosis{Verdict: v, Object: "Lease " + strings.TrimPrefix(l.Namespace+"/"+l.Name, "/"), Fact: fact, Since: since, Detail: detail, Actions: actions}
+		return diagnosis.New(v, "Lease "+strings.TrimPrefix(l.Namespace+"/"+l.Name, "/"), fact, detail, actions...).From(since)
 	}
 	refused, never, renewed := strings.TrimPrefix(reason, cannotTake), time.Time{}, ""
 	if !l.Renewed.IsZero() {
@@ -139,7 +128,7 @@ func DiagnoseLease(l Lease, reason string, replicas []Replica, now time.Time) di
 	case l.Holder == "":
 		return says(diagnosis.LeaseFree, l.State(), never, reason,
 			"Wait some seconds: a replica of the hub should take it. If none does, check that the hub runs and serves the driver, and that it may get, create and update leases in that namespace.")
-	case membersOf(replicas)[l.Holder]:
+	case slices.Contains(replicas, l.Holder):
 		return says(diagnosis.LeaseHeld, "held by another replica of the hub ("+l.Holder+")", l.Since, renewed,
 			"Look at the status page of that replica, or ask all replicas with csi-attach-hub status.")
 	}

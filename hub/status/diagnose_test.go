@@ -15,7 +15,7 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 	wanted := Attachment{Name: "csi-1", Driver: served.Name, Node: "worker-1", PersistentVolume: "pv-1", State: Waiting, Operation: Attach, Since: now.Add(-time.Minute)}
 	failing := wanted
 	failing.State, failing.Tries, failing.NextTry = Failing, 6, now.Add(40*time.Second)
-	replicas := []Replica{{Identity: "hub-0"}, {Identity: "hub-1"}}
+	replicas := []string{"hub-0", "hub-1"}
 
 	for name, test := range map[string]struct {
 		attachment  func(*Attachment)

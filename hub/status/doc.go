@@ -55,7 +55,7 @@
 // On connections to a loopback address, which kubectl port-forward makes, also:
 //
 //	/debug/pprof/               profiles, only with --profiling
-//	/api/v1/overview            version, identity, started, config, replicas, and unclaimed:
+//	/api/v1/overview            version, identity, started, config, replicas (identities), and unclaimed:
 //	                            VolumeAttachments of drivers not served here, by attacher,
 //	                            without those that need no driver (attachRequired: false);
 //	                            unclaimedSince: those for which one waits, since when

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -99,10 +100,8 @@ type Call struct {
 
 // Lane returns the lane of an operation, an empty one if there is none.
 func (d Driver) Lane(op Operation) Lane {
-	for _, l := range d.Lanes {
-		if l.Operation == op {
-			return l
-		}
+	if i := slices.IndexFunc(d.Lanes, func(l Lane) bool { return l.Operation == op }); i >= 0 {
+		return d.Lanes[i]
 	}
 	return Lane{Operation: op}
 }

@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +28,7 @@ const (
 )
 
 // HealthOfDriver returns the health of a driver, as one replica sees it.
-func HealthOfDriver(d Driver, replicas []Replica, now time.Time) Health {
+func HealthOfDriver(d Driver, replicas []string, now time.Time) Health {
 	var h Health
 	service := DiagnoseDriver(d, replicas, now)
 	state := d.brokenIfStuck(d.serviceState(service.Verdict, replicas, now))
@@ -43,7 +44,7 @@ func HealthOfDriver(d Driver, replicas []Replica, now time.Time) Health {
 		h.add(Attention, DiagnoseNoAttach(d))
 	}
 	h.addObserved(d, now)
-	h.settle(Fine)
+	h.settle()
 	return h
 }
 
@@ -59,8 +60,8 @@ func either(first bool, a, b HealthState) HealthState {
 func (d Driver) brokenIfStuck(s HealthState) HealthState { return either(d.Stuck() > 0, Broken, s) }
 
 // serviceState returns the state that follows from the answer of DiagnoseDriver.
-func (d Driver) serviceState(found diagnosis.Verdict, replicas []Replica, now time.Time) HealthState {
-	servedElsewhere := !d.Lease.Mine && membersOf(replicas)[d.Lease.Holder]
+func (d Driver) serviceState(found diagnosis.Verdict, replicas []string, now time.Time) HealthState {
+	servedElsewhere := !d.Lease.Mine && slices.Contains(replicas, d.Lease.Holder)
 	late := now.Sub(d.Since) >= startupTimeout && now.Sub(d.Lease.Renewed) >= startupTimeout
 	switch found {
 	case "":
@@ -92,19 +93,18 @@ func (d Driver) waiting() int {
 
 // says returns a diagnosis of the driver.
 func (d Driver) says(v diagnosis.Verdict, fact, detail string, actions ...string) diagnosis.Diagnosis {
-	return diagnosis.Diagnosis{Verdict: v, Object: "driver " + d.Name, Fact: fact, Detail: detail, Actions: actions}
+	return diagnosis.New(v, "driver "+d.Name, fact, detail, actions...)
 }
 
 // addCalls adds what is the matter with the calls in flight.
 func (h *Health) addCalls(d Driver, now time.Time) {
 	if since := d.UnansweredSince; passed(since, now) >= max(d.Settings.slow(), time.Duration(d.Settings.Timeout)) {
-		h.addSince(Broken, since, d.says(diagnosis.DriverUnresponsive, "answers no call", cmp.Or(d.neededBy(), d.inFlight()),
+		h.add(Broken, d.says(diagnosis.DriverUnresponsive, "answers no call", cmp.Or(d.neededBy(), d.inFlight()),
 			strings.TrimSuffix(lookAtDriver, ".")+": the driver takes calls and does not answer them.",
-			"Restart the driver's controller if its log shows nothing."))
+			"Restart the driver's controller if its log shows nothing.").From(since))
 	}
 	if c := d.Work().OldestCall; passed(c.Since, now) >= d.Settings.slow() {
-		h.addSince(d.brokenIfStuck(Attention), c.Since,
-			d.says(diagnosis.CallUnanswered, c.Method+" unanswered", d.inFlight(), lookAtDriver+d.Settings.cancels()))
+		h.add(d.brokenIfStuck(Attention), d.says(diagnosis.CallUnanswered, c.Method+" unanswered", d.inFlight(), lookAtDriver+d.Settings.cancels()).From(c.Since))
 	}
 }
 
@@ -113,25 +113,25 @@ func (h *Health) addCalls(d Driver, now time.Time) {
 func (h *Health) addQueue(d Driver, service HealthState, unserved bool, now time.Time) {
 	work := d.Work()
 	late := passed(work.OldestSince, now) >= d.Settings.slow()
-	waits := d.says(diagnosis.Queued, plural(d.waiting(), "volume waits", "volumes wait, the oldest"), d.neededBy())
+	waits := d.says(diagnosis.Queued, plural(d.waiting(), "volume waits", "volumes wait, the oldest"), d.neededBy()).From(work.OldestSince)
 	list := "Run csi-attach-hub volumes --driver " + d.Name + " to list them"
 	switch {
 	case unserved && d.waiting() > work.Stuck:
 		// Another attacher may be about to do what it has to: only a driver that nobody works for needs
 		// attention at once.
 		calm := either(d.Mode == modeObserve && !late, Standby, Attention)
-		h.addSince(either(service == Broken, Broken, calm), work.OldestSince, waits)
+		h.add(either(service == Broken, Broken, calm), waits)
 	case unserved:
 	case work.Failing > 0:
-		h.addSince(d.brokenIfStuck(Attention), work.FailingSince, d.says(diagnosis.Retrying,
-			plural(work.Failing, "volume failing", "volumes failing, the oldest"), d.lastFailure(), list+". The hub keeps retrying."))
+		h.add(d.brokenIfStuck(Attention), d.says(diagnosis.Retrying, plural(work.Failing, "volume failing", "volumes failing, the oldest"),
+			d.lastFailure(), list+". The hub keeps retrying.").From(work.FailingSince))
 	case work.Queued > d.WaitingForCapacity && late:
 		waits.Actions = []string{fmt.Sprintf("Look at how long the driver's calls take (%s), and raise workers if the driver can do more at once.", d.inFlight())}
-		h.addSince(Attention, work.OldestSince, waits)
+		h.add(Attention, waits)
 	}
 	if work.Stuck > 0 {
-		h.addSince(Broken, work.StuckSince, d.says(diagnosis.Stuck, plural(work.Stuck, "volume stuck", "volumes stuck, the oldest"), d.neededBy(),
-			list+", and csi-attach-hub explain NAME for the cause of one."))
+		h.add(Broken, d.says(diagnosis.Stuck, plural(work.Stuck, "volume stuck", "volumes stuck, the oldest"), d.neededBy(),
+			list+", and csi-attach-hub explain NAME for the cause of one.").From(work.StuckSince))
 	}
 }
 
@@ -187,13 +187,4 @@ func (h *Health) addObserved(d Driver, now time.Time) {
 		h.add(Attention, d.says(diagnosis.ChecklistOpen, fmt.Sprintf("%d of %d checks open", len(open), len(d.Checklist)), strings.Join(open, "; "),
 			"Do what the open checks say before the driver is handed over."))
 	}
-}
-
-// membersOf returns the identities of the replicas.
-func membersOf(all []Replica) map[string]bool {
-	members := make(map[string]bool, len(all))
-	for _, r := range all {
-		members[r.Identity] = true
-	}
-	return members
 }

@@ -95,7 +95,7 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 	} {
 		d := Driver{Name: "a", State: "Ready", Up: true, Mode: "active", Endpoint: "unix:///s", Since: hour, Workers: 20, Lease: Lease{Holder: "hub-0", Mine: true}, Lanes: []Lane{{Operation: Attach}, {Operation: Detach}}}
 		test.change(&d)
-		got := HealthOfDriver(d, []Replica{{Identity: "hub-0"}, {Identity: "hub-1"}}, now)
+		got := HealthOfDriver(d, []string{"hub-0", "hub-1"}, now)
 		if got.State != test.want || !got.Since.Equal(test.since) || (test.want == Fine) != (len(got.Reasons) == 0) {
 			t.Errorf("%s: got %+v", name, got)
 			continue

@@ -46,7 +46,7 @@ func newFleet(now time.Time) *fakeHub {
 		})
 		h.change(func() { h.volumes(one.name, one.volumes, now) })
 	}
-	h.overview.Replicas = []Replica{{self}, {other}}
+	h.overview.Replicas = []string{self, other}
 	return h
 }
 

@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -10,19 +11,16 @@ import (
 
 // FullNode returns what is known of a full node of the driver, nil if it is not known to be full.
 func (d *Driver) FullNode(node string) *FullNode {
-	for i := range d.FullNodes {
-		if d.FullNodes[i].Node == node {
-			return &d.FullNodes[i]
-		}
+	if i := slices.IndexFunc(d.FullNodes, func(n FullNode) bool { return n.Node == node }); i >= 0 {
+		return &d.FullNodes[i]
 	}
 	return nil
 }
 
 // Diagnose says that the node can have no more volumes of a driver, who waits for a place there, and how one becomes free.
 func (n FullNode) Diagnose(driver string) diagnosis.Diagnosis {
-	d := diagnosis.Diagnosis{Verdict: diagnosis.NodeFull, Object: "Node " + n.Node, Fact: "can have no more volumes of driver " + driver, Since: n.Since,
-		Detail:  "its CSINode has no limit (allocatable.count)",
-		Actions: []string{fmt.Sprintf("Move the waiting Pod to another node: cordon node %s and delete the Pod, so that its controller makes it again. Uncordon the node when the Pod runs elsewhere.", n.Node)}}
+	d := diagnosis.New(diagnosis.NodeFull, "Node "+n.Node, "can have no more volumes of driver "+driver, "its CSINode has no limit (allocatable.count)",
+		fmt.Sprintf("Move the waiting Pod to another node: cordon node %s and delete the Pod, so that its controller makes it again. Uncordon the node when the Pod runs elsewhere.", n.Node)).From(n.Since)
 	if n.Limit > 0 {
 		d.Detail = "its limit is " + count(n.Limit) + " (allocatable.count of the CSINode)"
 	}
@@ -34,8 +32,8 @@ func (n FullNode) Diagnose(driver string) diagnosis.Diagnosis {
 
 // nodeFull says that the node can have no more volumes of the driver, and where the VolumeAttachment is in the line.
 func (in DiagnosisInput) nodeFull() diagnosis.Diagnosis {
-	a, driver := in.Attachment, in.driver()
-	full := cmp.Or(driver.FullNode(a.Waiting.Node), &FullNode{Node: a.Waiting.Node, Limit: a.Waiting.Limit})
+	a := in.Attachment
+	full := cmp.Or(in.Driver.FullNode(a.Waiting.Node), &FullNode{Node: a.Waiting.Node, Limit: a.Waiting.Limit})
 	d := full.Diagnose(a.Driver)
 	if a.Waiting.Position > 0 {
 		d.Detail += fmt.Sprintf("; this one is number %d in line", a.Waiting.Position)
@@ -68,6 +66,6 @@ func (h *Health) addFull(d Driver) {
 	if longest.Waiting < d.WaitingForCapacity {
 		on = "full nodes, most of them on " + on
 	}
-	h.addSince(d.brokenIfStuck(Attention), longest.Since, d.says(diagnosis.NodeFull, plural(d.WaitingForCapacity, "volume waits", "volumes wait")+" for a place on "+on, d.neededBy(),
-		"Move a Pod with a volume of the driver away from the node, or wait until one ends. csi-attach-hub explain NAME says for a waiting Pod or VolumeAttachment what to do."))
+	h.add(d.brokenIfStuck(Attention), d.says(diagnosis.NodeFull, plural(d.WaitingForCapacity, "volume waits", "volumes wait")+" for a place on "+on, d.neededBy(),
+		"Move a Pod with a volume of the driver away from the node, or wait until one ends. csi-attach-hub explain NAME says for a waiting Pod or VolumeAttachment what to do.").From(longest.Since))
 }

@@ -76,29 +76,17 @@ func (h *Health) add(s HealthState, d diagnosis.Diagnosis) {
 	}
 }
 
-// addSince is add, of a fact that began to be true at a time.
-func (h *Health) addSince(s HealthState, since time.Time, d diagnosis.Diagnosis) {
-	d.Since = since
-	h.add(s, d)
-}
-
-// settle sorts the reasons and derives the state from them. without is the state without a reason. A detail that
-// several reasons have is left to the worst of them.
-func (h *Health) settle(without HealthState) {
+// settle sorts the reasons and derives the state from them. A detail that several reasons have is left to the worst of
+// them.
+func (h *Health) settle() {
 	slices.SortStableFunc(h.Reasons, func(a, b Reason) int { return a.State.Compare(b.State) })
-	for i := range h.Reasons {
-		if slices.ContainsFunc(h.Reasons[:i], func(r Reason) bool { return r.Detail == h.Reasons[i].Detail }) {
-			h.Reasons[i].Detail = ""
+	h.State = Fine
+	for i, r := range h.Reasons {
+		if h.State = h.Reasons[0].State; r.State == h.State {
+			h.Since = earliest(h.Since, r.Since)
 		}
-	}
-	h.State = without
-	if len(h.Reasons) == 0 {
-		return
-	}
-	h.State = h.Reasons[0].State
-	for _, r := range h.Reasons {
-		if r.State == h.State && !r.Since.IsZero() && (h.Since.IsZero() || r.Since.Before(h.Since)) {
-			h.Since = r.Since
+		if slices.ContainsFunc(h.Reasons[:i], func(worse Reason) bool { return worse.Detail == r.Detail }) {
+			h.Reasons[i].Detail = ""
 		}
 	}
 }

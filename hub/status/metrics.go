@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"sync"
@@ -192,16 +193,13 @@ func ResultOf(err error) Result {
 	if !answered {
 		s = status.FromContextError(err) // Unknown if it is none
 	}
-	switch s.Code() {
-	case codes.OK:
-		return Success
-	case codes.Unavailable, codes.Aborted, codes.ResourceExhausted:
-		return Unavailable
-	case codes.DeadlineExceeded, codes.Canceled:
-		return Timeout
-	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied, codes.Unauthenticated,
-		codes.FailedPrecondition, codes.OutOfRange, codes.Unimplemented:
-		return Refused
-	}
-	return Failed
+	return cmp.Or(resultOf[s.Code()], Failed)
+}
+
+var resultOf = map[codes.Code]Result{
+	codes.OK:          Success,
+	codes.Unavailable: Unavailable, codes.Aborted: Unavailable, codes.ResourceExhausted: Unavailable,
+	codes.DeadlineExceeded: Timeout, codes.Canceled: Timeout,
+	codes.InvalidArgument: Refused, codes.NotFound: Refused, codes.AlreadyExists: Refused, codes.PermissionDenied: Refused,
+	codes.Unauthenticated: Refused, codes.FailedPrecondition: Refused, codes.OutOfRange: Refused, codes.Unimplemented: Refused,
 }

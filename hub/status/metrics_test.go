@@ -217,7 +217,7 @@ func TestSeriesDoNotGrowWithVolumesAndNodes(t *testing.T) {
 	h.load("a.example.com", 5000, Failing)
 	h.change(func() {
 		h.overview.Config.Errors = []string{"one", "two"}
-		h.overview.Replicas = make([]Replica, 50)
+		h.overview.Replicas = make([]string, 50)
 	})
 	h.setDriver("a.example.com", func(d *Driver) {
 		d.Failures = []Failure{{Text: "one"}, {Text: "two"}}

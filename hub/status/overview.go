@@ -25,7 +25,7 @@ type Overview struct {
 	Identity string    `json:"identity,omitempty"` // of this replica
 	Started  time.Time `json:"started,omitzero"`
 	Config   Config    `json:"config"`
-	Replicas []Replica `json:"replicas,omitempty"` // by identity
+	Replicas []string  `json:"replicas,omitempty"` // their identities, in order
 	// Unclaimed counts the VolumeAttachments of drivers that are not served here, by
 	// spec.attacher, without those that need no driver.
 	Unclaimed map[string]int `json:"unclaimed,omitempty"`
@@ -58,9 +58,4 @@ type Conflict struct {
 	Winner string `json:"winner,omitempty"` // the place from which the driver is served; empty if it is not served
 	Loser  string `json:"loser"`            // the place from which it is not served
 	Reason string `json:"reason"`
-}
-
-// Replica is one process of the hub.
-type Replica struct {
-	Identity string `json:"identity"`
 }

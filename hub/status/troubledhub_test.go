@@ -22,7 +22,7 @@ func newTroubledHub(now time.Time) *fakeHub {
 				Rejected: "/etc/csi-attach-hub/drivers.yaml rejected; the previous configuration stays active"}},
 			Errors:    []string{"drivers.yaml:14: drivers[1].tls.caFile: open /tls/ca.crt: no such file or directory"},
 			Conflicts: []Conflict{{Driver: troubled.paused, Winner: "drivers.yaml:12", Loser: "CSIDriver nfs.csi.k8s.io", Reason: "the same driver is learned from two places"}}},
-		Replicas:  []Replica{{Identity: "csi-attach-hub-7d9c6f5b8-k2xwq"}, {Identity: "csi-attach-hub-7d9c6f5b8-m8zlt"}},
+		Replicas:  []string{"csi-attach-hub-7d9c6f5b8-k2xwq", "csi-attach-hub-7d9c6f5b8-m8zlt"},
 		Unclaimed: map[string]int{"legacy.storage.example.com": 2},
 	}
 	engage := func(name string, change func(*Driver)) {

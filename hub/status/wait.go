@@ -1,6 +1,10 @@
 package status
 
-import "github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+import (
+	"cmp"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+)
 
 // WaitKind is what a VolumeAttachment waits for.
 type WaitKind string
@@ -42,24 +46,9 @@ type Wait struct {
 // String returns the wait as the end of a sentence, "waits for a worker of the driver" or "waits: the driver is Lost:
 // refused"; "" if there is none. It may repeat a driver's text: hostile.
 func (w Wait) String() string {
-	what := string(w.Kind)
 	switch w.Kind {
 	case "":
 		return ""
-	case WaitForDetach:
-		if what = "the detach from node " + w.Node; w.Node == "" {
-			what = "the detach by " + w.VolumeAttachment
-		}
-	case WaitForUnowned:
-		what = "the detach from node ID " + w.NodeID + ", where the volume was left attached"
-	case WaitForVolume:
-		what = "other work on the same volume"
-	case WaitForNode:
-		what = "other calls for the same node"
-	case WaitForCapacity:
-		what = "a place on node " + w.Node + ", which is full"
-	case WaitForWorker:
-		what = "a worker of the driver"
 	case WaitForDriver:
 		if w.DriverState == stateReady { // in mode observe
 			return "waits: the driver is " + diagnosis.Clause(w.Reason)
@@ -67,6 +56,17 @@ func (w Wait) String() string {
 		return "waits: the driver is " + diagnosis.Clause(w.DriverState+": "+w.Reason)
 	case WaitForConfiguration:
 		return "waits: no driver of this name is configured here"
+	case WaitForDetach:
+		if w.Node == "" {
+			return "waits for the detach by " + w.VolumeAttachment
+		}
 	}
-	return "waits for " + what
+	return "waits for " + cmp.Or(map[WaitKind]string{
+		WaitForDetach:   "the detach from node " + w.Node,
+		WaitForUnowned:  "the detach from node ID " + w.NodeID + ", where the volume was left attached",
+		WaitForVolume:   "other work on the same volume",
+		WaitForNode:     "other calls for the same node",
+		WaitForCapacity: "a place on node " + w.Node + ", which is full",
+		WaitForWorker:   "a worker of the driver",
+	}[w.Kind], string(w.Kind))
 }

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
 // cure adds the exact commands that mend what a finding names. It decides by objects, never by the text of an error, whose
@@ -133,7 +132,7 @@ const unrenewedAfter = 40 * time.Second
 // freeLease takes the lease away from another attacher that is gone.
 func (v *volume) freeLease(f *Finding) {
 	l := v.leaseRead.value
-	ours := slices.ContainsFunc(v.view.Members(), func(r status.Replica) bool { return r.Identity == v.lease.Holder })
+	ours := slices.Contains(v.view.Members(), v.lease.Holder)
 	read := l != nil && l.Spec.RenewTime != nil && v.lease.Duration > 0 // else the hub sees another holder
 	if ours || !read || v.now.Sub(v.lease.Renewed) < unrenewedAfter {
 		return

@@ -210,7 +210,7 @@ func (w *world) listed(r *http.Request) []metav1.Object {
 // View is what the hub says.
 func (w *world) View(context.Context) hubclient.View {
 	v := hubclient.View{Replicas: []hubclient.Replica{{Replica: replica, Overview: status.Overview{Identity: identity,
-		Replicas: []status.Replica{{Identity: identity}, {Identity: "hub-1_def"}}, Config: w.config}}}}
+		Replicas: []string{identity, "hub-1_def"}, Config: w.config}}}}
 	if w.served != nil {
 		d := *w.served
 		if d.Health.State == "" { // the hub would send it

@@ -68,10 +68,10 @@ func (v View) Reached() bool {
 }
 
 // Members returns the replicas that have answered, and those that they know; some more than once.
-func (v View) Members() []status.Replica {
-	var all []status.Replica
+func (v View) Members() []string {
+	var all []string
 	for _, r := range v.Replicas {
-		all = append(append(all, status.Replica{Identity: r.Overview.Identity}), r.Overview.Replicas...)
+		all = append(append(all, r.Overview.Identity), r.Overview.Replicas...)
 	}
 	return all
 }

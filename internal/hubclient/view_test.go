@@ -67,7 +67,7 @@ func TestAReplicaThatCannotCallADriverThatAnotherCanIsAProblem(t *testing.T) {
 	leader := []status.Driver{driver("a", nil), driver("b", nil), driver("starting", nil), driver("broken", away("refused", time.Hour))}
 	follower := []status.Driver{driver("a", away("no such file", time.Hour)), driver("b", func(d *status.Driver) { d.Lease.Mine = false }),
 		driver("starting", away("", time.Second)), driver("broken", away("refused", time.Hour))}
-	overview := status.Overview{Replicas: []status.Replica{{Identity: "id-1"}, {Identity: "id-2"}}}
+	overview := status.Overview{Replicas: []string{"id-1", "id-2"}}
 	for _, seen := range [][]status.Driver{leader, follower} {
 		for i := range seen {
 			seen[i].Health = status.HealthOfDriver(seen[i], overview.Replicas, now)

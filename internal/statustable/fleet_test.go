@@ -58,7 +58,7 @@ func fleet() (hubclient.View, []status.Attachment) {
 			d.State, d.Lease = "WaitingForLease", status.Lease{Namespace: "kube-system", Name: "lease", Holder: "sidecar_7"}
 		}),
 	}
-	replicas := []status.Replica{{Identity: "hub-0_abc"}, {Identity: "hub-1_def"}}
+	replicas := []string{"hub-0_abc", "hub-1_def"}
 	config := status.Config{Hash: "1", Files: []status.ConfigFile{{Path: "drivers.yaml", Rejected: "drivers.yaml rejected; the previous configuration stays active"}},
 		Errors: []string{"drivers.yaml:3: no"}, Warnings: []string{"drivers.yaml:9: hm"},
 		Conflicts: []status.Conflict{{Driver: "fine.example.com", Loser: "/csi/b.sock", Winner: "drivers.yaml:5", Reason: "is there twice"}}}
