@@ -15,7 +15,7 @@ var tablePlan = snapshot.Must[volume.Table](append(tableRules,
 	snapshot.Skip("queue.Item.since", "queue.Item.began", "queue.term.looked", "queue.laneLoad.pace"),
 	snapshot.Skip("queue.Item.failure", "queue.Item.cause", "queue.Retries.Since", "queue.Retries.Session", "queue.Retries.AfterReconnect"),
 	snapshot.Saturate(2, "queue.Item.failures", "queue.Item.repeats", "queue.Retries.Failures"),
-	snapshot.NilIsEmpty("queue.term.offers"),
+	snapshot.NilIsEmpty("queue.term.signalled"),
 )...)
 
 // seenPlan makes keys of what a worker may see in a Table: claims and publications.
@@ -23,7 +23,7 @@ var seenPlan = snapshot.Must[volume.Table](append(tableRules, snapshot.Skip("vol
 
 var tableRules = []snapshot.Rule{
 	snapshot.Fresh("sync.Mutex", "queue.term.wake"),
-	snapshot.Share("*v1.SecretReference", "queue.pauses", "queue.Retries.Session", "queue.Retries.LastSession", "queue.Queue.beliefs"),
+	snapshot.Share("*v1.SecretReference", "queue.Limits.Pause", "queue.Retries.Session", "queue.Retries.LastSession", "queue.Queue.beliefs"),
 	snapshot.Holds("list.Element.Value", &queue.Item{}),
 	snapshot.Zero("time.Time"),
 	snapshot.Skip("volume.Unowned.Error"),

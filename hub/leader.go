@@ -64,9 +64,8 @@ func (m *manager) newLeader(term *lease.Term) *leader {
 		events:          events{m.hub.options.Events},
 		calls:           callsInFlight{hasEntry: m.queue.Has},
 	}
-	s := m.settings()
-	m.queue.Begin(s.Workers)
-	l.setLimits(s)
+	m.queue.Begin()
+	l.setLimits(m.settings())
 	return l
 }
 
@@ -179,8 +178,8 @@ func (l *leader) attend(ctx context.Context, end context.CancelCauseFunc, fail f
 
 // setLimits copies the settings into the table and the write budget. Entries that wait stay.
 func (l *leader) setLimits(s registry.Settings) {
-	l.queue.SetLimits(s.Workers, s.MaxPerNode, s.ParallelMultiNode)
-	l.queue.SetPause(func(refused int) time.Duration { return backoff(s.Retry, refused, nil, jitter) })
+	l.queue.SetLimits(queue.Limits{Workers: s.Workers, PerNode: s.MaxPerNode, Parallel: s.ParallelMultiNode,
+		Pause: func(refused int) time.Duration { return backoff(s.Retry, refused, nil, jitter) }})
 	limit, burst := rate.Inf, 0
 	if s.KubeAPI.QPS > 0 {
 		limit, burst = rate.Limit(s.KubeAPI.QPS), s.KubeAPI.BurstOrDefault()

@@ -43,7 +43,7 @@ func TestCallsOfAMultiNodeVolumeRunSideBySideOnDifferentNodes(t *testing.T) {
 	for parallel, want := range map[bool]time.Duration{true: 2 * time.Second, false: 6 * time.Second} {
 		t.Run(fmt.Sprintf("parallel %v", parallel), func(t *testing.T) {
 			inBubble(t, 20, func(t *testing.T, w *workshop) {
-				w.queue.SetLimits(20, 0, parallel)
+				w.queue.SetLimits(queue.Limits{Workers: 20, PerNode: 0, Parallel: parallel, Pause: aMinute})
 				for i := range 3 {
 					node := fmt.Sprintf("node%d", i)
 					w.add(fmt.Sprintf("attach%d", i), queue.AttachLane, call{volume: "v", node: node, takes: time.Second})
@@ -60,7 +60,7 @@ func TestCallsOfAMultiNodeVolumeRunSideBySideOnDifferentNodes(t *testing.T) {
 
 func TestCallThatMustBeTheOnlyOneWaitsForAllAndIsNotOvertaken(t *testing.T) {
 	inBubble(t, 20, func(t *testing.T, w *workshop) {
-		w.queue.SetLimits(20, 0, true)
+		w.queue.SetLimits(queue.Limits{Workers: 20, PerNode: 0, Parallel: true, Pause: aMinute})
 		w.add("attach0", queue.AttachLane, call{volume: "v", node: "node0", takes: time.Second})
 		w.add("attach1", queue.AttachLane, call{volume: "v", node: "node1", takes: 3 * time.Second})
 		synctest.Wait()
@@ -85,7 +85,7 @@ func TestCallThatMustBeTheOnlyOneWaitsForAllAndIsNotOvertaken(t *testing.T) {
 
 func TestDetachGoesBeforeAttachesOfTheSameNodeThatWait(t *testing.T) {
 	inBubble(t, 20, func(t *testing.T, w *workshop) {
-		w.queue.SetLimits(20, 0, true)
+		w.queue.SetLimits(queue.Limits{Workers: 20, PerNode: 0, Parallel: true, Pause: aMinute})
 		w.add("first", queue.AttachLane, call{volume: "v", node: "node", takes: time.Second})
 		synctest.Wait()
 		w.add("second", queue.AttachLane, call{volume: "v", node: "node", takes: time.Second})

@@ -17,12 +17,17 @@ func (nothingBelieved) Touched(attach.Target)                   {}
 func (nothingBelieved) Ended(Key) bool                          { return false }
 
 // NewQueue returns a Queue of volumes of which nothing is believed.
-func NewQueue() *Queue { return New(new(sync.Mutex), nothingBelieved{}) }
+func NewQueue() *Queue {
+	q := New(new(sync.Mutex), nothingBelieved{})
+	q.SetLimits(Limits{Workers: 10, Pause: func(int) time.Duration { return time.Minute }})
+	return q
+}
 
 // Remains says what a Queue still holds of items, "" for nothing.
 func (q *Queue) Remains() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.offerNodes(time.Now())
 	waiting, running := 0, 0
 	for i := range q.lanes.load {
 		waiting += q.lanes.load[i].waiting.Len()

@@ -29,17 +29,6 @@ type fullNode struct {
 	soon    time.Time // when a try of another item than only may go
 }
 
-// pauses returns how long a node is not tried after a number of refusals in a row.
-type pauses func(refused int) time.Duration
-
-// newFullNode returns a node on which the publish of an item was refused now. detached is how many volumes were
-// detached from it since that publish was started: the answer may be from before.
-func newFullNode(name string, now time.Time, detached int, pause pauses) *fullNode {
-	n := &fullNode{since: now, places: detached}
-	n.refuse(name, forPlace, now, pause)
-	return n
-}
-
 // tryAt returns when a try of an item may go without a sign of a free place: the driver may refuse the only one that was
 // refused alone.
 func (n *fullNode) tryAt(name string) time.Time {
@@ -49,25 +38,28 @@ func (n *fullNode) tryAt(name string) time.Time {
 	return n.until
 }
 
-// offers returns the permit that an attach may take now, noPermit for none.
-func (n *fullNode) offers(name string, now time.Time) permit {
+// nextTry returns when a try may go to the node without a sign of a free place, zero if one is in flight.
+func (n *fullNode) nextTry(line []*Item) time.Time {
+	switch {
+	case n.tries > 0:
+		return time.Time{}
+	case len(line) > 0:
+		return n.tryAt(line[0].Key.Name)
+	}
+	return n.until
+}
+
+// offer gives an attach a permit, noPermit if there is none now.
+func (n *fullNode) offer(name string, now time.Time) permit {
 	switch {
 	case n.places > 0:
+		n.places--
 		return forPlace
 	case n.tries < n.width && !now.Before(n.tryAt(name)):
+		n.tries++
 		return forTry + n.round
 	}
 	return noPermit
-}
-
-// take notes that an attach has taken a permit.
-func (n *fullNode) take(p permit) {
-	switch {
-	case p == forPlace:
-		n.places--
-	case p >= forTry:
-		n.tries++
-	}
 }
 
 // giveBack notes that an attach did not use its permit: it failed for another reason, or did not call.
@@ -98,8 +90,9 @@ func (n *fullNode) succeed(p permit) {
 	}
 }
 
-// refuse notes that the driver has refused the publish of an item.
-func (n *fullNode) refuse(name string, p permit, now time.Time, pause pauses) {
+// refuse notes that the driver has refused the publish of an item. pause returns for how long a node is not tried after a
+// number of refusals in a row.
+func (n *fullNode) refuse(name string, p permit, now time.Time, pause func(refused int) time.Duration) {
 	if n.refused == 0 {
 		n.only = name // the first one since the last success
 	} else if n.only != name {

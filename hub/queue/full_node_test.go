@@ -39,13 +39,12 @@ func TestFullNodeDecidesHowManyMayGo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Unix(0, 0)
-			n := newFullNode("v", now, c.detached, pause)
+			n := newlyFull("v", now, c.detached, pause)
 			var last permit
 			for _, step := range c.script {
 				switch step {
 				case "take":
-					last = n.offers("v", now)
-					n.take(last)
+					last = n.offer("v", now)
 				case "refuse":
 					n.refuse("v", last, now, pause)
 				case "succeed":
@@ -66,13 +65,18 @@ func TestFullNodeDecidesHowManyMayGo(t *testing.T) {
 			}
 			var got []string
 			for range c.want {
-				p := n.offers("v", now)
-				got = append(got, map[permit]string{noPermit: "none", forPlace: "place", forTry: "try"}[min(p, forTry)])
-				n.take(p)
+				got = append(got, map[permit]string{noPermit: "none", forPlace: "place", forTry: "try"}[min(n.offer("v", now), forTry)])
 			}
 			if !slices.Equal(got, c.want) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
 	}
+}
+
+// newlyFull returns a node on which the driver has refused the publish of an item now.
+func newlyFull(name string, now time.Time, places int, pause func(int) time.Duration) *fullNode {
+	n := &fullNode{since: now, places: places}
+	n.refuse(name, forPlace, now, pause)
+	return n
 }

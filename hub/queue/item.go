@@ -175,7 +175,7 @@ func (e *Item) call(held bool) Call {
 		c.State = BacksOff
 	case e.state == Delayed:
 		c.State = Pauses
-	case held:
+	case held && e.state == Parked: // in its lane, it counts until it is parked again
 		c.State = Held
 	}
 	return c

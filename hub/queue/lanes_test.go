@@ -245,7 +245,8 @@ func TestItemWaitsForAWorkerOnlyIfNoneIsFree(t *testing.T) {
 func TestViewOfALaneSaysSinceWhenItsOldestItemWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue.NewQueue()
-		q.Begin(4)
+		q.Begin()
+		q.SetLimits(queue.Limits{Workers: 4, Pause: aMinute})
 		if q.Knows() {
 			t.Error("the q knows all work before the driver could be called")
 		}

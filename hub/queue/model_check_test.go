@@ -97,7 +97,7 @@ func (m *model) drain() {
 	if !m.someHaveSlots() {
 		m.perNode = 1 + m.random.IntN(2)
 	}
-	m.queue.SetLimits(m.workers, m.perNode, m.parallel)
+	m.queue.SetLimits(queue.Limits{Workers: m.workers, PerNode: m.perNode, Parallel: m.parallel, Pause: func(int) time.Duration { return modelPause }})
 	time.Sleep(time.Minute) // the driver has all its workers, and all are due
 	for len(m.places) > 0 {
 		for m.takeOne() {

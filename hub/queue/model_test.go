@@ -52,8 +52,7 @@ func newModel(t *testing.T, seed uint64) *model {
 		asked: map[queue.Key]bool{}, places: map[queue.Key]lastPlace{}, running: map[queue.Key]*run{},
 		pending: map[queue.Key]bool{}, backing: map[queue.Key]bool{},
 		small: smallNodes{"node-1": {since: time.Now()}, "node-2": {since: time.Now()}}}
-	m.queue.SetPause(func(int) time.Duration { return modelPause })
-	m.queue.Begin(1)
+	m.queue.Begin()
 	m.setLimits()
 	m.queue.Open()
 	m.open = true
@@ -65,7 +64,7 @@ func (m *model) setLimits() {
 	if perNode := m.random.IntN(3); perNode == 0 || perNode >= m.perNode && m.perNode > 0 || !m.someHaveSlots() {
 		m.perNode = perNode
 	}
-	m.queue.SetLimits(m.workers, m.perNode, m.parallel)
+	m.queue.SetLimits(queue.Limits{Workers: m.workers, PerNode: m.perNode, Parallel: m.parallel, Pause: func(int) time.Duration { return modelPause }})
 }
 
 // randomPlace returns where a claim may call the driver. Each has one node.

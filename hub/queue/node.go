@@ -6,24 +6,21 @@ import (
 	"time"
 )
 
-// node has the slots of a Kubernetes node: at most maxPerNode items that may call the driver for it. After the driver has
-// refused a publish there because the node is full, attaches that need a place wait in its line. It exists while items
-// use it, or it is full.
+// node is a Kubernetes node: at most maxPerNode items may call the driver for it. After the driver has refused a publish
+// there because the node is full, attaches that need a place wait for one. It exists while items use it, or it is full.
 type node struct {
-	name    string
-	taken   int
-	waiting []*Item // for a slot
-
-	detached uint64    // volumes that were detached from it
-	full     *fullNode // nil: the driver has refused no publish there
-	line     []*Item   // for a place, the first to take one first
-	alarm    alarm     // when the next try may go
-	offered  bool      // it is in the Queue's offers
+	name      string
+	taken     int       // slots
+	parked    []*Item   // for a slot or a place, the first to go first
+	detached  uint64    // volumes that were detached from it
+	full      *fullNode // nil: the driver has refused no publish there
+	alarm     alarm     // when the next try may go
+	signalled bool      // take has to look whether parked items may go
 }
 
-// takeSlot gives an item that is in its lane a slot of its node. If all are taken it reports false, and the item
-// waits at the node.
-func (q *Queue) takeSlot(e *Item) bool {
+// enter gives an item that is in its lane a slot of its node. If the item has to wait for one, or for a place, enter parks it
+// and reports false.
+func (q *Queue) enter(e *Item) bool {
 	name := e.place.Node
 	if name == "" || e.slot {
 		return true
@@ -34,15 +31,39 @@ func (q *Queue) takeSlot(e *Item) bool {
 		n.alarm.node = n
 		q.nodes[name] = n
 	}
-	if q.perNode > 0 && n.taken >= q.perNode {
+	switch {
+	case q.needsPlace(e):
 		q.lanes.leave(e)
-		n.waiting = append(n.waiting, e)
-		q.park(e, Wait{Kind: WaitNode})
-		return false
+		q.parkAt(n, e, WaitCapacity)
+		q.signalVolume(e.place.Target.VolumeHandle) // it holds nobody up any more
+	case q.hasSlot(n):
+		n.give(e)
+	default:
+		q.lanes.leave(e)
+		q.parkAt(n, e, WaitNode)
 	}
-	n.give(e)
-	return true
+	return e.slot
 }
+
+// parkAt has an item that is in no list wait for a slot or a place of its node.
+func (q *Queue) parkAt(n *node, e *Item, kind WaitKind) {
+	q.park(e, Wait{Kind: kind})
+	i, _ := slices.BinarySearchFunc(n.parked, e, inOrderOfNode)
+	n.parked = slices.Insert(n.parked, i, e)
+	if kind == WaitCapacity {
+		q.signalNode(n)
+	}
+}
+
+// inOrderOfNode orders the items that wait at a node: detaches make room, and repairs go last. Attaches that were refused
+// go behind the others, as the driver may refuse their volumes alone. Else the longest asked for goes first.
+func inOrderOfNode(a, b *Item) int {
+	rank := [LaneCount]int{DetachLane: 0, AttachLane: 1, DriftLane: 2}
+	return cmp.Or(cmp.Compare(rank[a.lane], rank[b.lane]), cmp.Compare(a.refusedAt, b.refusedAt), a.since.Compare(b.since), cmp.Compare(a.Key.Name, b.Key.Name))
+}
+
+// hasSlot reports whether one more item may call the driver for a node.
+func (q *Queue) hasSlot(n *node) bool { return q.limits.PerNode == 0 || n.taken < q.limits.PerNode }
 
 // give gives an item a slot.
 func (n *node) give(e *Item) {
@@ -50,7 +71,7 @@ func (n *node) give(e *Item) {
 	e.slot, e.detached = true, n.detached
 }
 
-// freeSlot frees the slot of an item, and lets the next item that waits for it into its lane.
+// freeSlot frees the slot of an item: the next one that waits for it goes.
 func (q *Queue) freeSlot(e *Item) {
 	if !e.slot {
 		return
@@ -58,46 +79,7 @@ func (q *Queue) freeSlot(e *Item) {
 	e.slot = false
 	n := q.nodes[e.place.Node]
 	n.taken--
-	q.signalSlots(n)
-	q.signalNode(n) // it may count as full no more
-}
-
-// signalSlots lets as many waiting items into their lanes as their node has free slots, detaches
-// first: they make room on the node.
-func (q *Queue) signalSlots(n *node) {
-	free := len(n.waiting)
-	if q.perNode > 0 {
-		free = min(free, q.perNode-n.taken)
-	}
-	for range free {
-		i := max(0, slices.IndexFunc(n.waiting, func(e *Item) bool { return e.lane == DetachLane }))
-		e := n.waiting[i]
-		n.waiting = slices.Delete(n.waiting, i, i+1)
-		n.give(e)
-		q.toLane(e, true)
-	}
-	q.tidy(n)
-}
-
-// tidy removes a node that nothing uses.
-func (q *Queue) tidy(n *node) {
-	if n.taken == 0 && len(n.waiting) == 0 && n.full == nil {
-		delete(q.nodes, n.name)
-	}
-}
-
-// leaveNode removes an item from those that wait for a slot or a place.
-func (q *Queue) leaveNode(e *Item) {
-	n := q.nodes[e.place.Node]
-	switch e.wait.Kind {
-	case WaitNode:
-		n.waiting = slices.DeleteFunc(n.waiting, func(other *Item) bool { return other == e })
-		q.tidy(n)
-	case WaitCapacity:
-		i := n.position(e)
-		n.line = slices.Delete(n.line, i, i+1)
-		q.signalNode(n)
-	}
+	q.signalNode(n)
 }
 
 // needsPlace reports whether an item may not start because its node is full.
@@ -109,86 +91,68 @@ func (q *Queue) needsPlace(e *Item) bool {
 	return n != nil && n.full != nil && q.beliefs.NeedsPlace(e.Key, e.place, e.lane == DriftLane)
 }
 
-// hold takes an item out of its lane, or from those that wait for a slot: its node is full.
-func (q *Queue) hold(e *Item) {
-	q.withdraw(e)
-	q.park(e, Wait{Kind: WaitVolume})
-	q.reconsider(e)
+// line returns the items that wait for a place, the next first.
+func (n *node) line() []*Item {
+	return slices.DeleteFunc(slices.Clone(n.parked), func(e *Item) bool { return e.wait.Kind != WaitCapacity })
 }
 
-// joinLine has an item wait for a place on its node.
-func (q *Queue) joinLine(e *Item) {
-	n := q.nodes[e.place.Node]
-	n.line = slices.Insert(n.line, n.position(e), e)
-	q.park(e, Wait{Kind: WaitCapacity})
-	q.signalNode(n)
-}
-
-// position returns the place of an item in the line of a node, from 0. Repairs go last, and those that were refused go behind
-// the others: the driver may refuse that volume alone. Else the longest asked for goes first.
-func (n *node) position(e *Item) int {
-	i, _ := slices.BinarySearchFunc(n.line, e, func(a, b *Item) int {
-		return cmp.Or(cmp.Compare(a.lane, b.lane), cmp.Compare(a.refusedAt, b.refusedAt), a.since.Compare(b.since), cmp.Compare(a.Key.Name, b.Key.Name))
-	})
-	return i
-}
-
-// signalNode has take look whether items in the line of a node may go.
+// signalNode has take look whether items that wait at a node may go. It removes a node that nothing uses.
 func (q *Queue) signalNode(n *node) {
-	if n.full != nil && !n.offered {
-		n.offered = true
-		q.offers = append(q.offers, n)
+	switch {
+	case n.taken == 0 && len(n.parked) == 0 && n.full == nil:
+		delete(q.nodes, n.name)
+	case !n.signalled:
+		n.signalled = true
+		q.signalled = append(q.signalled, n)
 		q.signal()
 	}
 }
 
-// offerPlaces lets the items go for which a node has permits. It forgets nodes that count as full no more.
-func (q *Queue) offerPlaces(now time.Time) {
-	for len(q.offers) > 0 {
-		n := q.offers[0]
-		q.offers = q.offers[1:]
-		n.offered = false
-		if n.full == nil {
-			continue
-		}
+// offerNodes lets the items go that wait at nodes that were signalled.
+func (q *Queue) offerNodes(now time.Time) {
+	for len(q.signalled) > 0 {
+		n := q.signalled[0]
+		q.signalled = q.signalled[1:]
+		n.signalled = false
 		var gone []*Item
-		for len(n.line) > 0 {
-			e := n.line[0]
-			p := n.full.offers(e.Key.Name, now)
-			if p == noPermit {
-				break
+		for i := 0; i < len(n.parked) && q.hasSlot(n); {
+			e := n.parked[i]
+			if q.needsPlace(e) {
+				if e.permit = n.full.offer(e.Key.Name, now); e.permit == noPermit && q.limits.PerNode == 0 {
+					break // nor for others, and nobody waits for a slot
+				} else if e.permit == noPermit {
+					i++
+					continue
+				}
 			}
-			n.full.take(p)
-			n.line = n.line[1:]
-			e.permit, e.waited = p, true
+			n.parked = slices.Delete(n.parked, i, i+1)
+			n.give(e)
+			e.waited = true
 			q.park(e, Wait{Kind: WaitVolume})
 			gone = append(gone, e)
 		}
 		for _, e := range slices.Backward(gone) { // each goes to the head of its lane
-			if e.state == Parked && !e.mayStart() { // else another one of its volume has moved it
-				q.reconsider(e)
-			}
+			q.reconsider(e)
 		}
-		q.alarms.unset(&n.alarm)
-		switch at := n.next(); {
-		case len(n.line) == 0 && n.taken == 0 && n.full.isOver(now):
-			n.full = nil
-			q.tidy(n)
-		case at.After(now):
-			q.alarms.set(&n.alarm, at)
-		}
+		q.watch(n, now)
 	}
 }
 
-// next returns when the next try may go without a sign of a free place, zero if one is in flight.
-func (n *node) next() time.Time {
-	switch {
-	case n.full.tries > 0:
-		return time.Time{}
-	case len(n.line) > 0:
-		return n.full.tryAt(n.line[0].Key.Name)
+// watch has take look again at a full node when the next try may go there. It forgets that the node is full if nobody waits
+// for a place, and a try may go.
+func (q *Queue) watch(n *node, now time.Time) {
+	q.alarms.unset(&n.alarm)
+	if n.full == nil {
+		return
 	}
-	return n.full.until
+	line := n.line()
+	switch at := n.full.nextTry(line); {
+	case len(line) == 0 && n.taken == 0 && n.full.isOver(now):
+		n.full = nil
+		q.signalNode(n)
+	case at.After(now):
+		q.alarms.set(&n.alarm, at)
+	}
 }
 
 // PublishedLocked notes that a publish of an item has succeeded.
@@ -205,23 +169,20 @@ func (q *Queue) RefusedLocked(key Key) {
 		return
 	}
 	n, now := q.nodes[e.place.Node], time.Now()
-	q.steps++
-	if e.refusedAt = q.steps; n.full != nil {
-		n.full.refuse(key.Name, e.permit, now, q.pause)
-	} else {
-		n.full = newFullNode(key.Name, now, int(n.detached-e.detached), q.pause)
-		for _, other := range slices.Clone(n.waiting) {
+	if n.full == nil {
+		n.full = &fullNode{since: now, places: int(n.detached - e.detached)} // the answer may be from before these detaches
+		e.permit = forPlace
+		for _, other := range n.parked {
 			if q.needsPlace(other) {
-				q.hold(other)
+				other.wait.Kind = WaitCapacity
 			}
 		}
 	}
-	e.permit = noPermit
+	n.full.refuse(key.Name, e.permit, now, q.limits.Pause)
+	q.steps++
+	e.permit, e.refusedAt = noPermit, q.steps
 	q.signalNode(n)
 }
-
-// returnPermit gives back the permit of an item that has not used it: the next in line takes it.
-func (q *Queue) returnPermit(e *Item) { q.endPermit(e, (*fullNode).giveBack) }
 
 // endPermit ends the permit of an item, if it has one.
 func (q *Queue) endPermit(e *Item, how func(*fullNode, permit)) {
@@ -233,14 +194,6 @@ func (q *Queue) endPermit(e *Item, how func(*fullNode, permit)) {
 		q.signalNode(n)
 	}
 	e.permit = noPermit
-}
-
-// LeaveLineLocked ends the item of a key that waits for a place, and whose object is gone.
-func (q *Queue) LeaveLineLocked(key Key) {
-	if e := q.items[key]; e != nil && e.state == Parked && e.wait.Kind == WaitCapacity {
-		q.withdraw(e)
-		q.drop(e)
-	}
 }
 
 // DetachedFrom notes that a volume was detached from a Kubernetes node otherwise than for a VolumeAttachment.
@@ -259,14 +212,12 @@ func (q *Queue) DetachedLocked(handle, node string) {
 			q.retryNow(e)
 		}
 	}
-	n := q.nodes[node]
-	if n == nil {
-		return
-	}
-	n.detached++
-	if n.full != nil {
-		n.full.places++
-		q.signalNode(n)
+	if n := q.nodes[node]; n != nil {
+		n.detached++
+		if n.full != nil {
+			n.full.places++
+			q.signalNode(n)
+		}
 	}
 }
 
@@ -279,12 +230,4 @@ func (q *Queue) NodeChanged(node string) {
 		n.full.change()
 		q.signalNode(n)
 	}
-}
-
-// SetPause sets how long an attach is not tried on a full node without a sign of a free place, after a number of
-// refusals in a row, at least 1. pause must not block. Without it, that is a minute.
-func (q *Queue) SetPause(pause func(refused int) time.Duration) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.pause = pause
 }

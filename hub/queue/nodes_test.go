@@ -79,7 +79,7 @@ func TestRaisedLimitLetsThoseThatWaitBegin(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit int
 		want  []string
-	}{"to two": {2, []string{"b"}}, "to as many as there are": {5, []string{"c", "b"}}, "to none": {0, []string{"c", "b"}}} {
+	}{"to two": {2, []string{"b"}}, "to as many as there are": {5, []string{"b", "c"}}, "to none": {0, []string{"b", "c"}}} {
 		t.Run(name, func(t *testing.T) {
 			q := open(10, 1, true)
 			for _, name := range []string{"a", "b", "c"} {
@@ -88,7 +88,7 @@ func TestRaisedLimitLetsThoseThatWaitBegin(t *testing.T) {
 			if got := started(q); !slices.Equal(got, []string{"a"}) {
 				t.Fatalf("%v were started, want a only", got)
 			}
-			q.SetLimits(10, c.limit, true)
+			q.SetLimits(queue.Limits{Workers: 10, PerNode: c.limit, Parallel: true, Pause: aMinute})
 			if got := started(q); !slices.Equal(got, c.want) {
 				t.Errorf("%v were started after the limit was raised, want %v", got, c.want)
 			}
@@ -102,7 +102,7 @@ func TestLoweredLimitHoldsForThoseThatComeAfterIt(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		running = append(running, taken(t, q, name, queue.AttachLane, on("node", name)))
 	}
-	q.SetLimits(10, 1, true)
+	q.SetLimits(queue.Limits{Workers: 10, PerNode: 1, Parallel: true, Pause: aMinute})
 	q.Add(queue.ClaimKey("d"), queue.AttachLane, on("node", "d"))
 	for _, e := range running {
 		if got := started(q); len(got) > 0 {

@@ -37,25 +37,34 @@ type Beliefs interface {
 type Queue struct {
 	mu       *sync.Mutex // guards all that follows
 	beliefs  Beliefs
-	pause    pauses          // see SetPause
+	limits   Limits
 	suspects map[Key]suspect // of the last term
 	term
 }
 
 // term is what a Queue keeps for one term.
 type term struct {
-	wake     chan struct{}      // an item may have to start
-	items    map[Key]*Item      // nil: there is no term
-	volumes  map[string][]*Item // the items that are placed there, by volume handle
-	nodes    map[string]*node   // by name, those that items use or wait for
-	offers   []*node            // take has to look whether their items may go
-	lanes    lanes
-	alarms   alarms
-	perNode  int       // slots of each node; 0: no limit
-	parallel bool      // see Next
-	looked   time.Time // when Run last looked for an item to start
-	ended    bool      // Run has returned: no item starts any more
-	steps    uint64    // counts events of items, to order them
+	wake    chan struct{}      // an item may have to start
+	items   map[Key]*Item      // nil: there is no term
+	volumes map[string][]*Item // the items that are placed there, by volume handle
+	nodes   map[string]*node   // by name, those that items use or wait for
+	lanes   lanes
+	alarms  alarms
+	looked  time.Time // when Run last looked for an item to start
+	ended   bool      // Run has returned: no item starts any more
+	steps   uint64    // counts events of items, to order them
+
+	signalled []*node // take has to look whether the items that wait there may go
+}
+
+// Limits are the settings of a Queue.
+type Limits struct {
+	Workers  int  // calls that may be in flight at once
+	PerNode  int  // of these, for one node; 0: no limit of its own
+	Parallel bool // calls for a multi-node volume on different nodes may run side by side
+	// Pause returns how long a full node is not tried without a sign of a free place, after a number of refusals in a row,
+	// at least 1. It must not block.
+	Pause func(refused int) time.Duration
 }
 
 // suspect is what a term keeps of an item for the next term: when a suspect may call the driver again.
@@ -66,16 +75,16 @@ type suspect struct {
 
 // New returns a Queue without a term.
 func New(mu *sync.Mutex, b Beliefs) *Queue {
-	return &Queue{mu: mu, beliefs: b, pause: func(int) time.Duration { return time.Minute }}
+	return &Queue{mu: mu, beliefs: b}
 }
 
 // Begin begins a term without items, and with its lanes shut. The term before must have ended: its Run
 // has returned, and no worker has an item.
-func (q *Queue) Begin(workers int) {
+func (q *Queue) Begin() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.CloseLocked()
-	q.term = term{wake: make(chan struct{}, 1), items: map[Key]*Item{}, volumes: map[string][]*Item{}, nodes: map[string]*node{}, lanes: lanes{workers: workers}}
+	q.term = term{wake: make(chan struct{}, 1), items: map[Key]*Item{}, volumes: map[string][]*Item{}, nodes: map[string]*node{}, lanes: lanes{workers: q.limits.Workers}}
 }
 
 // CloseLocked ends a term whose workers have ended. Until the next Begin, Add does nothing.
@@ -142,27 +151,24 @@ func (q *Queue) take(now time.Time) (*Item, time.Duration) {
 			q.signalNode(a.node)
 		}
 	}
-	for parked := 0; ; {
-		q.offerPlaces(now)
+	for range mostParked {
+		q.offerNodes(now)
 		e := q.lanes.pick(now)
 		if e == nil {
-			break
+			return nil, q.idle(now)
 		}
-		full := q.needsPlace(e)
-		if full {
-			q.hold(e)
+		if q.enter(e) {
+			q.lanes.start(e)
+			e.state, e.began = Running, now
+			e.again, e.retryNow, e.renewed, e.pauses, e.called, e.waited = false, false, false, false, false, false
+			return e, 0
 		}
-		if full || !q.takeSlot(e) {
-			if parked++; parked == mostParked {
-				return nil, 0
-			}
-			continue
-		}
-		q.lanes.start(e)
-		e.state, e.began = Running, now
-		e.again, e.retryNow, e.renewed, e.pauses, e.called, e.waited = false, false, false, false, false, false
-		return e, 0
 	}
+	return nil, 0
+}
+
+// idle returns how long it takes until another item may start.
+func (q *Queue) idle(now time.Time) time.Duration {
 	idle := time.Hour
 	if len(q.alarms) > 0 {
 		idle = q.alarms[0].at.Sub(now)
@@ -170,7 +176,7 @@ func (q *Queue) take(now time.Time) (*Item, time.Duration) {
 	if step := q.lanes.nextStep(now); step > 0 {
 		idle = min(idle, step)
 	}
-	return nil, idle
+	return idle
 }
 
 // Add asks for a run of the item of a key at once: it ends a delay. An item that is running runs again
@@ -212,21 +218,21 @@ func (q *Queue) Renew(key Key, l Lane, p Place) {
 // RenewLocked is Renew.
 func (q *Queue) RenewLocked(key Key, l Lane, p Place) {
 	e := q.item(key, l)
+	if e == nil {
+		return
+	}
+	suspect := e.Retries.Suspect() && e.lane == l
+	q.AddLocked(key, l, p)
 	switch {
-	case e == nil:
 	case e.state == Running:
-		e.again, e.renewed, e.repeats = true, true, 0
-	case e.Retries.Suspect() && e.lane == l:
+		e.renewed = true
+	case suspect:
 		q.withdraw(e)
-		left := q.move(e, q.sharing(key, p))
 		due := time.Now().Add(e.Retries.AfterReconnect)
 		if e.alarm.at.After(due) {
 			due = e.alarm.at
 		}
 		q.delay(e, due)
-		q.signalVolume(left)
-	default:
-		q.AddLocked(key, l, p)
 	}
 }
 
@@ -336,7 +342,7 @@ func (q *Queue) reconsider(e *Item) {
 	if handle := e.place.Target.VolumeHandle; handle != "" {
 		q.signalVolume(handle)
 	} else {
-		q.admit(e)
+		q.toLane(e)
 	}
 }
 
@@ -346,14 +352,14 @@ func (q *Queue) signalVolume(handle string) {
 	items := q.volumes[handle]
 	if len(items) == 1 { // nearly always
 		if e := items[0]; e.state == Parked && !e.mayStart() {
-			q.admit(e)
+			q.toLane(e)
 		}
 	}
 	if len(items) < 2 {
 		return
 	}
 	var admitted []*Item
-	for i, verdict := range Next(q.calls(items), q.parallel) {
+	for i, verdict := range Next(q.calls(items), q.limits.Parallel) {
 		switch e := items[i]; {
 		case e.state == Running || e.state == Delayed:
 		case !verdict.Start:
@@ -371,7 +377,7 @@ func (q *Queue) signalVolume(handle string) {
 	}
 	slices.SortFunc(admitted, func(a, b *Item) int { return cmp.Compare(b.came, a.came) })
 	for _, e := range admitted { // each goes to the head of its lane
-		q.admit(e)
+		q.toLane(e)
 	}
 }
 
@@ -384,20 +390,15 @@ func (q *Queue) calls(items []*Item) []Call {
 	return calls
 }
 
-// admit puts an item that Next lets start into its lane, at the head if it was parked, or into the line of its node.
-func (q *Queue) admit(e *Item) {
+// toLane puts an item that Next lets start into its lane, at the head if it was parked, or has it wait for a place on its node.
+func (q *Queue) toLane(e *Item) {
 	if q.needsPlace(e) {
-		q.joinLine(e)
+		q.parkAt(q.nodes[e.place.Node], e, WaitCapacity)
 		return
 	}
-	q.toLane(e, e.waited)
-}
-
-// toLane puts an item into its lane, at the head or at the end.
-func (q *Queue) toLane(e *Item, first bool) {
 	e.state, e.wait = Ready, Wait{}
 	waiting := &q.lanes.load[e.lane].waiting
-	if first {
+	if e.waited {
 		e.link = waiting.PushFront(e)
 	} else {
 		e.link = waiting.PushBack(e)
@@ -405,18 +406,25 @@ func (q *Queue) toLane(e *Item, first bool) {
 	q.signal()
 }
 
-// withdraw takes an item that does not run out of the list in which it waits. It loses its permit.
+// withdraw takes an item that does not run out of the list in which it waits. It loses its slot and its permit.
 func (q *Queue) withdraw(e *Item) {
-	q.returnPermit(e)
 	switch {
 	case e.state == Ready:
 		q.lanes.leave(e)
-		q.freeSlot(e)
 	case e.state == Delayed:
 		q.alarms.unset(&e.alarm)
-	default:
-		q.leaveNode(e)
+	case e.mayStart():
+		n := q.nodes[e.place.Node]
+		n.parked = slices.DeleteFunc(n.parked, func(other *Item) bool { return other == e })
+		q.signalNode(n)
 	}
+	q.leaveNode(e)
+}
+
+// leaveNode takes an item's slot and permit.
+func (q *Queue) leaveNode(e *Item) {
+	q.endPermit(e, (*fullNode).giveBack)
+	q.freeSlot(e)
 }
 
 // DropLocked removes the item of a key whose work is void, unless it runs.
@@ -444,23 +452,28 @@ func (q *Queue) IsOpenLocked() bool { return q.items != nil }
 // HasLocked reports whether there is an item of a key.
 func (q *Queue) HasLocked(key Key) bool { return q.items[key] != nil }
 
+// LeaveLineLocked removes the item of a key that waits for a place, and whose object is gone.
+func (q *Queue) LeaveLineLocked(key Key) {
+	if e := q.items[key]; e != nil && e.state == Parked && e.wait.Kind == WaitCapacity {
+		q.DropLocked(key)
+	}
+}
+
 // IsAtLocked reports whether there is an item at a target.
 func (q *Queue) IsAtLocked(target attach.Target) bool {
 	return slices.ContainsFunc(q.volumes[target.VolumeHandle], func(e *Item) bool { return e.place.Target == target })
 }
 
-// SetLimits sets how many calls may be in flight at once, how many for one node (0: no limit of its own),
-// and whether calls for a multi-node volume on different nodes may run side by side. Calls in flight go
-// on.
-func (q *Queue) SetLimits(workers, perNode int, parallel bool) {
+// SetLimits sets other limits. Calls in flight go on.
+func (q *Queue) SetLimits(l Limits) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.lanes.workers, q.perNode = workers, perNode
+	before := q.limits.Parallel
+	q.limits, q.lanes.workers = l, l.Workers
 	for _, n := range q.nodes {
-		q.signalSlots(n)
+		q.signalNode(n)
 	}
-	if q.parallel != parallel {
-		q.parallel = parallel
+	if before != l.Parallel {
 		for handle := range q.volumes {
 			q.signalVolume(handle)
 		}

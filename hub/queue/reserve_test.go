@@ -113,8 +113,8 @@ func TestAllThatWaitRunOnceWhenCallsMayRunSideBySide(t *testing.T) {
 	if got := started(q); len(got) > 0 {
 		t.Fatalf("%v were started, want none", got)
 	}
-	q.SetLimits(100, 0, true)
-	q.SetLimits(100, 0, true)
+	q.SetLimits(queue.Limits{Workers: 100, PerNode: 0, Parallel: true, Pause: aMinute})
+	q.SetLimits(queue.Limits{Workers: 100, PerNode: 0, Parallel: true, Pause: aMinute})
 	if got := started(q); !slices.Equal(got, []string{"second on b", "second on c"}) {
 		t.Errorf("%v were started, want those for other nodes, once each", got)
 	}
@@ -127,7 +127,7 @@ func TestThoseThatHaveNotBegunWaitWhenCallsMayNoLongerRunSideBySide(t *testing.T
 		q.Add(queue.ClaimKey("on "+node), queue.AttachLane, shared("v", node))
 	}
 	q.End(first, queue.Finished) // the others may run now, and no worker has taken them
-	q.SetLimits(100, 0, false)
+	q.SetLimits(queue.Limits{Workers: 100, PerNode: 0, Parallel: false, Pause: aMinute})
 	for _, want := range []string{"on a", "on b", "on c"} {
 		e := take(t, q, queue.ClaimKey(want))
 		if got := started(q); len(got) > 0 {

@@ -66,8 +66,7 @@ func (q *Queue) MayCall(e *Item, p Place) bool {
 		q.lanes.end(e)
 		q.park(e, Wait{Kind: WaitVolume})
 		e.waited = true
-		q.freeSlot(e)
-		q.returnPermit(e)
+		q.leaveNode(e)
 		q.signal()
 	}
 	if moved || !goesOn {
@@ -85,7 +84,7 @@ func (q *Queue) mayGoOn(e *Item, moved bool) bool {
 	case len(items) < 2:
 		return true
 	case moved:
-		return Next(q.calls(items), q.parallel)[slices.Index(items, e)].Start
+		return Next(q.calls(items), q.limits.Parallel)[slices.Index(items, e)].Start
 	case e.lane == DetachLane || e.place.Shared:
 		return true
 	}
@@ -123,8 +122,7 @@ func (q *Queue) End(e *Item, end End) {
 	if e.called {
 		q.lanes.load[e.lane].addCall(now.Sub(e.began))
 	}
-	q.freeSlot(e)
-	q.returnPermit(e)
+	q.leaveNode(e)
 	if end.kind != finished && end.lane != e.lane {
 		e.lane, e.since = end.lane, now // it is other work
 	}

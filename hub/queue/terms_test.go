@@ -11,11 +11,13 @@ import (
 
 func open(workers, perNode int, parallel bool) *queue.Queue {
 	q := queue.NewQueue()
-	q.Begin(workers)
-	q.SetLimits(workers, perNode, parallel)
+	q.Begin()
+	q.SetLimits(queue.Limits{Workers: workers, PerNode: perNode, Parallel: parallel, Pause: aMinute})
 	q.Open()
 	return q
 }
+
+func aMinute(int) time.Duration { return time.Minute }
 
 // only is the place of a call that must be the only one for its volume.
 func only(handle, nodeID string) queue.Place {
@@ -77,7 +79,8 @@ func TestNothingIsAskedForBetweenTerms(t *testing.T) {
 	if q.Has(queue.ClaimKey("a")) || q.Has(queue.ClaimKey("b")) {
 		t.Error("there is an item without a term")
 	}
-	q.Begin(10)
+	q.Begin()
+	q.SetLimits(queue.Limits{Workers: 10, Pause: aMinute})
 	if left := q.Remains(); left != "" {
 		t.Errorf("a new term begins with %s", left)
 	}
@@ -95,7 +98,8 @@ func TestNewConnectionDoesNotEndTheDelayOfASuspect(t *testing.T) {
 		key, place := queue.ClaimKey("a"), only("v", "n")
 		q := queue.NewQueue()
 		begin := func() {
-			q.Begin(10)
+			q.Begin()
+			q.SetLimits(queue.Limits{Workers: 10, Pause: aMinute})
 			q.Open()
 		}
 		begin()

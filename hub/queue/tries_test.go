@@ -33,16 +33,15 @@ func TestTriesOfAFullNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Unix(0, 0)
-			n, permits := newFullNode("a", now, 0, pause), map[string]permit{}
+			n, permits := newlyFull("a", now, 0, pause), map[string]permit{}
 			for _, step := range strings.Split(c.script, ", ") {
 				what, who, _ := strings.Cut(step, " ")
 				switch what {
 				case "take":
-					permits[who] = n.offers(who, now)
+					permits[who] = n.offer(who, now)
 					if permits[who] == noPermit {
 						t.Fatalf("%s: there is no permit", step)
 					}
-					n.take(permits[who])
 				case "refuse":
 					n.refuse(who, permits[who], now, pause)
 				case "succeed":
@@ -62,9 +61,8 @@ func TestTriesOfAFullNode(t *testing.T) {
 				}
 			}
 			var got []permit
-			for p := n.offers("other", now); p != noPermit; p = n.offers("other", now) {
+			for p := n.offer("other", now); p != noPermit; p = n.offer("other", now) {
 				got = append(got, p)
-				n.take(p)
 			}
 			if len(got) != c.want || slices.Contains(got, forPlace) {
 				t.Errorf("%v may go, want %d tries", got, c.want)

@@ -80,7 +80,7 @@ func (q *Queue) Look(key Key) (ItemView, bool) {
 		v.Due = e.alarm.at
 	}
 	if e.state == Parked && e.wait.Kind == WaitCapacity {
-		v.Wait.Position = q.nodes[e.place.Node].position(e) + 1
+		v.Wait.Position = slices.Index(q.nodes[e.place.Node].line(), e) + 1
 	}
 	if e.state == Ready && e.wait.Kind == WaitWorker && q.lanes.hasWorker(e.lane, time.Now()) {
 		v.Wait.Kind = WaitNothing
@@ -151,8 +151,9 @@ func (q *Queue) FullNodes() []FullNode {
 		if n.full == nil {
 			continue
 		}
-		v := FullNode{Node: n.name, Since: n.full.since, NextTry: n.next()}
-		for _, e := range n.line {
+		line := n.line()
+		v := FullNode{Node: n.name, Since: n.full.since, NextTry: n.full.nextTry(line)}
+		for _, e := range line {
 			v.Line = append(v.Line, e.Key.Name)
 		}
 		all = append(all, v)

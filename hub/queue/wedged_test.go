@@ -10,7 +10,8 @@ import (
 func TestQueueThatLeavesItsWorkAloneIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue()
-		q.Begin(1)
+		q.Begin()
+		q.SetLimits(Limits{Workers: 1})
 		q.Open()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -25,7 +26,7 @@ func TestQueueThatLeavesItsWorkAloneIsFound(t *testing.T) {
 		}
 		q.Add(ClaimKey("first"), AttachLane, Place{})
 		synctest.Wait()
-		q.SetLimits(10, 0, true)
+		q.SetLimits(Limits{Workers: 10, PerNode: 0, Parallel: true})
 		q.Add(ClaimKey("second"), AttachLane, Place{})
 		time.Sleep(WedgedAfter)
 		if q.IsWedged(time.Now()) {
@@ -47,13 +48,14 @@ func TestQueueThatLeavesItsWorkAloneIsFound(t *testing.T) {
 func TestQueueOfADriverThatDrainsIsNotTakenForWedged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue()
-		q.Begin(1)
+		q.Begin()
+		q.SetLimits(Limits{Workers: 1})
 		q.Open()
 		ctx, cancel := context.WithCancel(t.Context())
 		go q.Run(ctx, func(*Item) {}) // its call hangs
 		q.Add(ClaimKey("hanging"), AttachLane, Place{})
 		synctest.Wait()
-		q.SetLimits(10, 0, true)
+		q.SetLimits(Limits{Workers: 10, PerNode: 0, Parallel: true})
 		cancel()
 		synctest.Wait()
 		q.Add(ClaimKey("waiting"), AttachLane, Place{})

@@ -54,7 +54,8 @@ func (c call) place(name string) queue.Place {
 func openWorkshop(ctx context.Context, workers int, late bool) *workshop {
 	w := &workshop{queue: queue.NewQueue(), late: late, calls: map[string]call{}, start: time.Now(),
 		ended: map[string]time.Duration{}, began: map[string]time.Duration{}}
-	w.queue.Begin(workers)
+	w.queue.Begin()
+	w.queue.SetLimits(queue.Limits{Workers: workers, Pause: aMinute})
 	w.queue.Open()
 	go w.queue.Run(ctx, func(e *queue.Item) { go w.work(e) })
 	return w

@@ -23,7 +23,8 @@ func fullOfUnowned() *volume.Table {
 		table.Gone(volume.IdentityOf(va), &last)
 		table.Open(attachment("exists-"+name, "uid"))
 	}
-	table.Queue.Begin(1)
+	table.Queue.Begin()
+	table.Queue.SetLimits(queue.Limits{Workers: 1})
 	table.Queue.Open()
 	return table
 }

@@ -18,7 +18,8 @@ func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *te
 		t.Error("it is owed by this process, and another has to see to it")
 	}
 	table.Forget(time.Now()) // what happens when a driver is taken over
-	table.Queue.Begin(1)
+	table.Queue.Begin()
+	table.Queue.SetLimits(queue.Limits{Workers: 1})
 	table.Queue.Open()
 	if got := started(table); len(got) > 0 {
 		t.Errorf("%v began before the VolumeAttachments were read", got)

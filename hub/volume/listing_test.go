@@ -35,7 +35,8 @@ func TestListingIsOutOfDateWhereAnEntryWasOrIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := volume.NewTable("f")
-			table.Queue.Begin(2)
+			table.Queue.Begin()
+			table.Queue.SetLimits(queue.Limits{Workers: 2})
 			table.Queue.Open()
 			c.before(table)
 			worked, end := table.Listing()
@@ -70,7 +71,8 @@ func TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := volume.NewTable("f")
-			table.Queue.Begin(2)
+			table.Queue.Begin()
+			table.Queue.SetLimits(queue.Limits{Workers: 2})
 			table.Queue.Open()
 			table.Found(volume.Identity{Node: "n", PersistentVolume: "pv"}, attach.Record{Target: at})
 			if u, ok := table.Unowned(at); !ok || !u.Listed {
@@ -91,7 +93,8 @@ func listed(table *volume.Table, listed, there bool, began time.Time) {
 // Its VolumeAttachment vanished after a listing had shown its volume: this process knows it itself now.
 func TestPublicationThatAVolumeAttachmentLeavesIsNoLongerKnownFromAListingAlone(t *testing.T) {
 	table := volume.NewTable("f")
-	table.Queue.Begin(2)
+	table.Queue.Begin()
+	table.Queue.SetLimits(queue.Limits{Workers: 2})
 	r := recorded("a")
 	table.Found(volume.Identity{Node: "n", PersistentVolume: "pv"}, r)
 	table.Gone(volume.Identity{Name: "va", UID: "1"}, &r)

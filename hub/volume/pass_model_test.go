@@ -9,6 +9,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -70,7 +71,8 @@ func newPassModel(s *script, edit func(*passModel)) *passModel {
 // begin is the begin of a process.
 func (m *passModel) begin() {
 	m.table = volume.NewTable(attach.Finalizer(passDriver))
-	m.table.Queue.Begin(1)
+	m.table.Queue.Begin()
+	m.table.Queue.SetLimits(queue.Limits{Workers: 1})
 	m.claim = m.table.Open(m.va)
 }
 

@@ -29,7 +29,8 @@ func claimOf(name string) *storagev1.VolumeAttachment {
 
 func newClaimed() claimed {
 	t := volume.NewTable("finalizer")
-	t.Queue.Begin(10)
+	t.Queue.Begin()
+	t.Queue.SetLimits(queue.Limits{Workers: 10})
 	t.Queue.Open()
 	return claimed{t, t.Open(claimOf("va"))}
 }
@@ -252,7 +253,7 @@ func TestClaimSharesItsVolumeOnlyIfItWasNotPublishedForASingleNode(t *testing.T)
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				table := newClaimed()
-				table.Queue.SetLimits(10, 0, true)
+				table.Queue.SetLimits(queue.Limits{Workers: 10, PerNode: 0, Parallel: true})
 				table.Restore(table.claim, c.record)
 				place := func(nodeID string) queue.Place { return queue.Place{Target: target(nodeID), Shared: true} }
 				table.Queue.Add(queue.ClaimKey("other"), queue.AttachLane, place("id-2"))

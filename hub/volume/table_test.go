@@ -11,8 +11,8 @@ import (
 
 func openTable(workers, perNode int, parallel bool) *volume.Table {
 	table := volume.NewTable("f")
-	table.Queue.Begin(workers)
-	table.Queue.SetLimits(workers, perNode, parallel)
+	table.Queue.Begin()
+	table.Queue.SetLimits(queue.Limits{Workers: workers, PerNode: perNode, Parallel: parallel})
 	table.Queue.Open()
 	return table
 }
