@@ -81,11 +81,8 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 		Created:          va.CreationTimestamp.Time,
 		Finalizer:        attach.HasFinalizer(va.Finalizers, attach.Finalizer(va.Spec.Attacher)),
 	}
-	if v := h.cluster.StoredOrDeleted(a.PersistentVolume); v != nil {
-		a.VolumeHandle = cmp.Or(a.VolumeHandle, v.Handle())
-		if namespace, name := v.Claim(); name != "" {
-			a.Claim = namespace + "/" + name
-		}
+	if v := h.cluster.VolumeOrDeleted(a.PersistentVolume); v != nil {
+		a.VolumeHandle, a.Claim = cmp.Or(a.VolumeHandle, v.Handle), v.Claim
 	}
 	if m == nil && !h.needsDriver(va) {
 		describeObject(&a, attach.Idle, va)

@@ -14,7 +14,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -40,7 +39,7 @@ type hubCrowd struct {
 	metrics     *status.Metrics
 	drivers     []*leader
 	attachments []*storagev1.VolumeAttachment
-	volumes     []*cache.StoredVolume
+	volumes     []*attach.Volume
 }
 
 func newHubCrowd(b *testing.B, size crowdSize) *hubCrowd {
@@ -93,12 +92,8 @@ func (c *hubCrowd) addVolume(i int) {
 	d := c.drivers[i%len(c.drivers)]
 	name := fmt.Sprintf("pvc-%032d", i)
 	va := writtenAttachment(name, d.name, c.node(i))
-	pv, err := cache.StoreVolume(writtenVolume(name, d.name))
-	if err != nil {
-		panic(err)
-	}
 	d.table.Open(va)
-	c.attachments, c.volumes = append(c.attachments, va), append(c.volumes, pv)
+	c.attachments, c.volumes = append(c.attachments, va), append(c.volumes, attach.VolumeOf(writtenVolume(name, d.name)))
 }
 
 // node returns the name of the node of a volume. The volumes of a node are of several drivers.
@@ -192,7 +187,7 @@ func BenchmarkLookUpByIndex(b *testing.B) {
 	c := sharedCrowd()
 	b.ReportAllocs()
 	for b.Loop() {
-		if n := len(c.cluster.AttachmentsOfVolume(c.volumes[7].Name())); n != 1 {
+		if n := len(c.cluster.AttachmentsOfVolume(c.volumes[7].Name)); n != 1 {
 			b.Fatalf("%d VolumeAttachments of a volume, want 1", n)
 		}
 	}

@@ -23,7 +23,7 @@ func TestVolumeIsKeptWhereItWasAskedForOrWorkedOnWhenTheDriverWasAsked(t *testin
 	d := routed(t)
 	d.connectTo(publishing{})
 	node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: routedDriver, NodeID: "id"}}}}
-	if err := d.cluster.Put(node, stored(t, guardedVolume())); err != nil {
+	if err := d.cluster.Put(node, stored(guardedVolume())); err != nil {
 		t.Fatal(err)
 	}
 	p := csiclient.Published{"handle": {IDs: []string{"id"}}}
@@ -61,7 +61,7 @@ func TestDanglingVolumeThatIsMigratedIsFoundByTheHandleOfItsPersistentVolume(t *
 		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: "d"}}
 	})
 	node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: nodeID}}}}
-	if err := d.cluster.Put(node, stored(t, inTree)); err != nil {
+	if err := d.cluster.Put(node, stored(inTree)); err != nil {
 		t.Fatal(err)
 	}
 	found := d.findDangling(t.Context(), csiclient.Published{listed: {IDs: []string{nodeID}}}, nil, func(attach.Target) bool { return false })

@@ -9,7 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
 )
 
@@ -26,7 +26,7 @@ func BenchmarkEventInALargeCluster(b *testing.B) {
 	}
 	attachmentEvent := func(change func(*storagev1.VolumeAttachment)) func(int) func() {
 		return func(i int) func() {
-			name := c.volumes[i].Name()
+			name := c.volumes[i].Name
 			after := writtenAttachment(name, c.drivers[i%len(c.drivers)].name, c.node(i))
 			change(after)
 			return func() {
@@ -41,14 +41,11 @@ func BenchmarkEventInALargeCluster(b *testing.B) {
 	})
 	b.Run("PersistentVolume", func(b *testing.B) {
 		reportEvents(b, len(c.volumes), func(i int) func() {
-			name := c.volumes[i].Name()
+			name := c.volumes[i].Name
 			pv := writtenVolume(name, c.drivers[i%len(c.drivers)].name)
 			return func() {
-				before := c.cluster.StoredVolume(name)
-				after, err := cache.StoreVolume(pv)
-				if err != nil {
-					b.Fatal(err)
-				}
+				before := c.cluster.Volume(name)
+				after := attach.VolumeOf(pv)
 				c.put(b, after)
 				handlers.Volumes.OnUpdate(before, after)
 			}

@@ -66,8 +66,8 @@ func (e events) drift(va *storagev1.VolumeAttachment, action registry.DriftActio
 }
 
 // dangling reports that the driver has a volume published where no VolumeAttachment asks for it.
-func (e events) dangling(pv *corev1.PersistentVolume, at attach.Target, node, end string) {
-	e.warn(pv, driftDetected, attach.Text(danglingText(at.VolumeHandle, at.NodeID, node)+"; "+end))
+func (e events) dangling(v *attach.Volume, at attach.Target, node, end string) {
+	e.warn(v.Object(), driftDetected, attach.Text(danglingText(at.VolumeHandle, at.NodeID, node)+"; "+end))
 }
 
 func danglingText(handle, nodeID, node string) string {

@@ -80,7 +80,7 @@ func inExecution(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper, f
 		if _, err := x.kube.StorageV1().VolumeAttachments().Create(t.Context(), va, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.cluster.Put(stored(t, pv)); err != nil {
+		if err := x.cluster.Put(stored(pv)); err != nil {
 			t.Fatal(err)
 		}
 		x.register("id")

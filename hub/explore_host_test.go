@@ -250,19 +250,15 @@ func cached(o apiObject) any {
 	if !ok {
 		return o.DeepCopyObject()
 	}
-	v, err := cache.StoreVolume(pv.DeepCopy())
-	if err != nil {
-		panic(err)
-	}
-	return v
+	return attach.VolumeOf(pv.DeepCopy())
 }
 
 func versionOf(o any) string {
 	switch o := o.(type) {
 	case *storagev1.VolumeAttachment:
 		return o.ResourceVersion
-	case *cache.StoredVolume:
-		return o.GetObjectMeta().GetResourceVersion()
+	case *attach.Volume:
+		return o.ResourceVersion
 	}
 	return o.(apiObject).GetResourceVersion()
 }
@@ -294,7 +290,7 @@ func (h *exploredHost) entries() map[queue.Key]queue.ItemView {
 		look(u.Key())
 	}
 	for _, v := range h.cluster.AllVolumes() {
-		look(queue.FinalizerKey(v.Name()))
+		look(queue.FinalizerKey(v.Name))
 	}
 	return all
 }

@@ -79,8 +79,8 @@ func checkCalls(w *exploredWorld) error {
 
 func isSharedHandle(w *exploredWorld, handle string) bool {
 	for _, o := range w.api.objects[volumes] {
-		if pv := o.(*corev1.PersistentVolume); attach.VolumeHandle(pv) == handle {
-			return attach.SurelyMultiNode(pv)
+		if v := attach.VolumeOf(o.(*corev1.PersistentVolume)); v.Handle == handle {
+			return v.Nodes == attach.MultiNode
 		}
 	}
 	return false
@@ -188,7 +188,7 @@ func (m *volumeModel) cannotAttach(w *exploredWorld, va *storagev1.VolumeAttachm
 	if pv == nil || pv.DeletionTimestamp != nil {
 		return true
 	}
-	return !attach.SurelyMultiNode(pv) && slices.ContainsFunc(w.api.attachments(), func(other *storagev1.VolumeAttachment) bool {
+	return attach.VolumeOf(pv).Nodes != attach.MultiNode && slices.ContainsFunc(w.api.attachments(), func(other *storagev1.VolumeAttachment) bool {
 		return other.Name != va.Name && attach.VolumeName(other) == pv.Name && other.Status.Attached && other.DeletionTimestamp == nil
 	})
 }

@@ -23,7 +23,7 @@ func (l *leader) workOnFinalizer(ctx context.Context, e *queue.Item) {
 		return
 	}
 	retry := l.settings().Retry
-	claimed, published := l.table.Withholds(name, attach.VolumeHandle(pv), l.settings().StuckAfter, time.Now())
+	claimed, published := l.table.Withholds(name, pv.Handle, l.settings().StuckAfter, time.Now())
 	switch {
 	case claimed: // its VolumeAttachment has just been deleted, and a worker may still detach it
 		l.queue.End(e, queue.BackOff(queue.FinalizerLane, retry.Initial))
@@ -49,7 +49,7 @@ func (l *leader) workOnFinalizer(ctx context.Context, e *queue.Item) {
 	case err != nil:
 		delay := backoff(retry, e.Retries.Failed(attach.Detaching, time.Now()), err, jitter)
 		l.logger.V(2).Info("Failed to remove the finalizer from the PersistentVolume, will retry",
-			"persistentVolume", name, "volumeHandle", attach.VolumeHandle(pv), "failures", e.Retries.Failures, "retryIn", delay, "err", err)
+			"persistentVolume", name, "volumeHandle", pv.Handle, "failures", e.Retries.Failures, "retryIn", delay, "err", err)
 		l.queue.End(e, queue.BackOff(queue.FinalizerLane, delay))
 	default:
 		l.queue.End(e, queue.Finished)

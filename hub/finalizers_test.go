@@ -29,7 +29,7 @@ func TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone(t *testing.
 		if err != nil {
 			x.t.Fatal(err)
 		}
-		if err := x.cluster.Put(stored(x.t, pv)); err != nil {
+		if err := x.cluster.Put(stored(pv)); err != nil {
 			x.t.Fatal(err)
 		}
 		gone := routedAttachment(func(va *storagev1.VolumeAttachment) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -28,8 +27,8 @@ func (l *leader) asked(vas []*storagev1.VolumeAttachment) *attach.Asked {
 	asked := l.decider().Asked()
 	for _, va := range vas {
 		handle := ""
-		if v := l.cluster.StoredOrDeleted(attach.VolumeName(va)); v != nil {
-			handle = v.Handle()
+		if v := l.cluster.VolumeOrDeleted(attach.VolumeName(va)); v != nil {
+			handle = v.Handle
 		} else if va.Spec.Source.InlineVolumeSpec != nil {
 			handle = attach.HandleOf(attach.Inputs{VolumeAttachment: va})
 		}
@@ -98,19 +97,15 @@ func (l *leader) findVolumes(found []attach.Dangling) {
 		return
 	}
 	for _, v := range l.cluster.AllVolumes() {
-		var pv *corev1.PersistentVolume // decoded only if a handle fits
-		for _, d := range byKey[decider.HandleKey(v.Handle())] {
-			if at := d.Listed; v.Handle() != at.VolumeHandle && decider.ListedHandle(v.Handle(), at.NodeID) != at.VolumeHandle {
+		for _, d := range byKey[decider.HandleKey(v.Handle)] {
+			if at := d.Listed; v.Handle != at.VolumeHandle && decider.ListedHandle(v.Handle, at.NodeID) != at.VolumeHandle {
 				continue
 			}
-			if pv == nil {
-				pv = v.PersistentVolume()
-			}
-			d.Volumes = append(d.Volumes, pv)
+			d.Volumes = append(d.Volumes, v)
 		}
 	}
 	for i := range found {
-		if !slices.ContainsFunc(found[i].Volumes, decider.IsOf) {
+		if !slices.ContainsFunc(found[i].Volumes, func(v *attach.Volume) bool { return v.Driver == l.name }) {
 			found[i].Volumes = nil
 		}
 	}

@@ -58,7 +58,7 @@ func (b *bench) ControllerUnpublishVolume(context.Context, *csi.ControllerUnpubl
 }
 
 func (b *bench) VolumeAttachmentWritten(*storagev1.VolumeAttachment) {}
-func (b *bench) PersistentVolumeWritten(*corev1.PersistentVolume)    {}
+func (b *bench) PersistentVolumeWritten(*attach.Volume)              {}
 
 func (b *bench) attacher() attach.Attacher {
 	return attach.Attacher{Writer: attach.Writer{Kube: b.plane.Clientset(), Written: b}, Controller: b, CallTimeout: time.Minute}
@@ -118,7 +118,7 @@ func (b *bench) plan(va testbed.VolumeAttachment) attach.Plan {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	plan, err := b.decider.Decide(attach.Inputs{VolumeAttachment: b.get(va.Name), PersistentVolume: b.getVolume(va.PersistentVolume), CSINode: node})
+	plan, err := b.decider.Decide(attach.Inputs{VolumeAttachment: b.get(va.Name), PersistentVolume: attach.VolumeOf(b.getVolume(va.PersistentVolume)), CSINode: node})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestStalePlanLosesNobodysFinalizer(t *testing.T) {
 	b.patchVolume(va.PersistentVolume, `{"metadata":{"finalizers":["example.com/a","example.com/b","`+ours+`","example.com/c"]}}`)
 	b.delete(va, testbed.PersistentVolume{Name: va.PersistentVolume})
 	stale = b.plan(va)
-	release := b.decider.ReleaseVolume(b.getVolume(va.PersistentVolume), false)
+	release := b.decider.ReleaseVolume(attach.VolumeOf(b.getVolume(va.PersistentVolume)), false)
 	// Where ours was is another one now.
 	b.setFinalizers(va.Name, `["example.com/b","`+ours+`","example.com/c"]`)
 	b.patchVolume(va.PersistentVolume, `{"metadata":{"finalizers":["example.com/b","`+ours+`","example.com/c"]}}`)
@@ -200,7 +200,7 @@ func TestStalePlanLosesNobodysFinalizer(t *testing.T) {
 	if err := b.carryOut(b.plan(va), progress); err != nil {
 		t.Error(err)
 	}
-	if err := b.attacher().ReleaseVolume(b.ctx, b.decider.ReleaseVolume(b.getVolume(va.PersistentVolume), false)); err != nil {
+	if err := b.attacher().ReleaseVolume(b.ctx, b.decider.ReleaseVolume(attach.VolumeOf(b.getVolume(va.PersistentVolume)), false)); err != nil {
 		t.Error(err)
 	}
 	b.wantFinalizers(va, "example.com/b", "example.com/c")

@@ -106,7 +106,7 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	}
 	last, ok := decider.LastRecorded(attach.Inputs{
 		VolumeAttachment: va,
-		PersistentVolume: h.cluster.CachedOrDeleted(va),
+		PersistentVolume: h.cluster.VolumeOrDeleted(attach.VolumeName(va)),
 		CSINode:          h.cluster.CSINode(va.Spec.NodeName),
 	})
 	switch {

@@ -18,6 +18,6 @@ func (l *leader) cachedInputs(va *storagev1.VolumeAttachment) attach.Inputs {
 // inputsOf is cachedInputs, with the last state of the PersistentVolume if that is gone.
 func (l *leader) inputsOf(va *storagev1.VolumeAttachment) attach.Inputs {
 	inputs := l.cachedInputs(va)
-	inputs.PersistentVolume = l.overlay.CachedOrDeleted(va)
+	inputs.PersistentVolume = l.overlay.VolumeOrDeleted(attach.VolumeName(va))
 	return inputs
 }

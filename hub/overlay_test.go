@@ -58,18 +58,18 @@ func TestWriteThatTookTheFinalizerIsForgottenWithItsEvent(t *testing.T) {
 	after := guardedVolume(func(pv *corev1.PersistentVolume) { pv.ResourceVersion, pv.Finalizers = "8", nil })
 	last := guardedVolume(func(pv *corev1.PersistentVolume) { pv.ResourceVersion = "8" }) // as a deletion tells it
 	for name, event := range map[string]func(*router){
-		"changed": func(r *router) { r.volumeChanged(stored(t, before), stored(t, after)) },
-		"gone":    func(r *router) { r.volumeGone(stored(t, last)) },
+		"changed": func(r *router) { r.volumeChanged(stored(before), stored(after)) },
+		"gone":    func(r *router) { r.volumeGone(stored(last)) },
 		"missed": func(r *router) {
-			r.handlers().Volumes.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "pv", Obj: stored(t, last)})
+			r.handlers().Volumes.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "pv", Obj: stored(last)})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
-			d.overlay.PersistentVolumeWritten(after.DeepCopy())
+			d.overlay.PersistentVolumeWritten(stored(after))
 			event(d.hub.routes)
 			// The cache is still at the state before: what the overlay shows is what it has kept.
-			if err := d.cluster.Put(stored(t, before)); err != nil {
+			if err := d.cluster.Put(stored(before)); err != nil {
 				t.Fatal(err)
 			}
 			if pv := d.overlay.Volume("pv"); pv == nil || pv.ResourceVersion != "7" {

@@ -155,7 +155,7 @@ func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThe
 				}
 			}
 			if c.deleted != nil {
-				d.cluster.KeepDeleted(stored(t, c.deleted))
+				d.cluster.KeepDeleted(stored(c.deleted))
 			}
 			d.table.ReadGone(volume.IdentityOf(routedAttachment()), false)
 			u, ok := d.table.Unowned(routedTarget)

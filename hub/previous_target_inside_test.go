@@ -116,7 +116,7 @@ func TestWaitingForOtherCallsAtThePreviousTargetIsNoError(t *testing.T) {
 		d := routedOn(t, kubeOn(t, server))
 		d.connectTo(&unpublishing{})
 		deleted := func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
-		if err := d.cluster.Put(node, routedAttachment(guardedAttachment, deleted), stored(t, guardedVolume())); err != nil {
+		if err := d.cluster.Put(node, routedAttachment(guardedAttachment, deleted), stored(guardedVolume())); err != nil {
 			t.Fatal(err)
 		}
 		d.queue.Add(queue.ClaimKey("other"), queue.DetachLane, queue.Place{Target: attach.Target{VolumeHandle: "handle", NodeID: "id-other"}})

@@ -39,8 +39,8 @@ func (l *leader) resync(logger klog.Logger) {
 			add(queue.ClaimKey(va.Name), lane, func() queue.Place { return l.placeOf(va, op) })
 		}
 	}
-	for _, pv := range l.cluster.ReleasableVolumes(l.finalizer) {
-		if attach.Releasable(pv, l.name) && !l.cluster.VolumeInUse(pv.Name) {
+	for _, pv := range l.cluster.ReleasableVolumes(l.name) {
+		if !l.cluster.VolumeInUse(pv.Name) {
 			add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, func() queue.Place { return queue.Place{} })
 		}
 	}

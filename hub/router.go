@@ -144,15 +144,15 @@ func (r *router) released(va *storagev1.VolumeAttachment) {
 	// A finalizer of the PersistentVolume may have waited for this deletion, also a finalizer of another
 	// driver.
 	name := attach.VolumeName(va)
-	if v := r.cluster.StoredVolume(name); v != nil {
-		r.offer(v, v.Finalizers())
+	if v := r.cluster.Volume(name); v != nil {
+		r.offer(v, v.Finalizers)
 	} else if !r.cluster.VolumeInUse(name) {
 		r.cluster.DropDeleted(name)
 	}
 }
 
 // offer hands a PersistentVolume to the leaders that own some finalizers.
-func (r *router) offer(v *cache.StoredVolume, finalizers []string) {
+func (r *router) offer(v *attach.Volume, finalizers []string) {
 	for _, finalizer := range finalizers {
 		if l := r.owner(finalizer); l != nil {
 			l.onVolume(v)
@@ -163,24 +163,25 @@ func (r *router) offer(v *cache.StoredVolume, finalizers []string) {
 
 // volumeChanged hands a PersistentVolume to the drivers whose finalizer it has, or had before. If it is new,
 // its VolumeAttachments are tried again at once: they may have failed because it was missing.
-func (r *router) volumeChanged(before, v *cache.StoredVolume) {
+func (r *router) volumeChanged(before, v *attach.Volume) {
 	if before != nil {
-		r.offer(v, slices.Concat(v.Finalizers(), v.LostFinalizers(before)))
+		lost := slices.DeleteFunc(slices.Clone(before.Finalizers), func(f string) bool { return slices.Contains(v.Finalizers, f) })
+		r.offer(v, slices.Concat(v.Finalizers, lost))
 		return
 	}
-	r.offer(v, v.Finalizers())
-	r.cluster.DropDeleted(v.Name())
-	r.retryNow(r.cluster.AttachmentsOfVolume(v.Name()))
+	r.offer(v, v.Finalizers)
+	r.cluster.DropDeleted(v.Name)
+	r.retryNow(r.cluster.AttachmentsOfVolume(v.Name))
 }
 
-func (r *router) volumeGone(v *cache.StoredVolume) {
+func (r *router) volumeGone(v *attach.Volume) {
 	r.cluster.KeepDeleted(v)
-	for _, finalizer := range v.Finalizers() {
+	for _, finalizer := range v.Finalizers {
 		if l := r.owner(finalizer); l != nil {
 			l.overlay.PersistentVolumeChanged(v) // forgets the write that took the finalizer
 		}
 	}
-	r.hub.windDown.note(v.Finalizers()...)
+	r.hub.windDown.note(v.Finalizers...)
 }
 
 // driverChanged has a driver look at all its VolumeAttachments again if attachRequired has changed.

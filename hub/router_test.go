@@ -14,7 +14,6 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
@@ -59,14 +58,7 @@ func (d *leader) connectTo(s Session) {
 }
 
 // stored returns a volume as its cache keeps it. The object stays the caller's own.
-func stored(t *testing.T, pv *corev1.PersistentVolume) *cache.StoredVolume {
-	t.Helper()
-	v, err := cache.StoreVolume(pv.DeepCopy())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
+func stored(pv *corev1.PersistentVolume) *attach.Volume { return attach.VolumeOf(pv.DeepCopy()) }
 
 func guardedVolume(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{
@@ -109,7 +101,7 @@ func guardedAttachment(va *storagev1.VolumeAttachment) {
 func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 	d := routed(t)
 	r := d.hub.routes.handlers()
-	for _, obj := range []any{nil, toolscache.DeletedFinalStateUnknown{Key: "va"}, toolscache.DeletedFinalStateUnknown{Key: "va", Obj: "odd"}, &cache.StoredVolume{}} {
+	for _, obj := range []any{nil, toolscache.DeletedFinalStateUnknown{Key: "va"}, toolscache.DeletedFinalStateUnknown{Key: "va", Obj: "odd"}, &attach.Volume{}} {
 		r.Attachments.OnDelete(obj)
 		r.Volumes.OnDelete(obj)
 		r.Attachments.OnAdd(obj, false)
@@ -123,7 +115,7 @@ func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 		}
 	}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", DeletionTimestamp: &metav1.Time{}, Finalizers: []string{d.finalizer}}}
-	if err := d.cluster.Put(stored(t, pv)); err != nil {
+	if err := d.cluster.Put(stored(pv)); err != nil {
 		t.Fatal(err)
 	}
 	// The object is of some time before: attached and guarded.

@@ -175,8 +175,8 @@ func (l *leader) eventObject(u volume.Unowned) runtime.Object {
 	if !u.Listed {
 		return formerObject(u.FormerOwner)
 	}
-	if pv := l.overlay.Volume(u.FormerOwner.PersistentVolume); pv != nil {
-		return pv
+	if v := l.overlay.Volume(u.FormerOwner.PersistentVolume); v != nil {
+		return v.Object()
 	}
 	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: u.FormerOwner.PersistentVolume}}
 }
@@ -184,13 +184,7 @@ func (l *leader) eventObject(u volume.Unowned) runtime.Object {
 // isSurelyShared reports whether a volume that was published for a VolumeAttachment is surely a multi-node
 // volume, now and as it was published. Its PersistentVolume may be gone.
 func (l *leader) isSurelyShared(publishedFor volume.Identity, r attach.Record) bool {
-	var pv *corev1.PersistentVolume
-	if name := publishedFor.PersistentVolume; name != "" {
-		if pv = l.overlay.Volume(name); pv == nil {
-			pv = l.cluster.DeletedVolume(name)
-		}
-	}
-	return r.SurelyMultiNode(pv)
+	return r.SurelyMultiNode(l.overlay.VolumeOrDeleted(publishedFor.PersistentVolume))
 }
 
 // sinceConnected returns when the latest session began.

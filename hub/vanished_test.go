@@ -85,7 +85,7 @@ func TestStandbyRemembersWhatWasAttachedByMistakeOnlyOfADriverThatIsCalled(t *te
 			} else {
 				d.connectTo(withoutCalls{})
 			}
-			if err := d.cluster.Put(node, stored(t, guardedVolume())); err != nil {
+			if err := d.cluster.Put(node, stored(guardedVolume())); err != nil {
 				t.Fatal(err)
 			}
 			d.hub.routes.close(d.name, d)
@@ -148,7 +148,7 @@ func TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach(t *testing.T) {
 			if err := d.cluster.Put(va); err != nil {
 				t.Fatal(err)
 			}
-			d.hub.routes.volumeGone(stored(t, guardedVolume()))
+			d.hub.routes.volumeGone(stored(guardedVolume()))
 			if err := d.cluster.Remove(va); err != nil {
 				t.Fatal(err)
 			}

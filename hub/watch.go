@@ -8,7 +8,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
@@ -43,10 +42,8 @@ func (l *leader) backfill() {
 		op, lane := l.wantedOf(decider, va)
 		l.queue.Renew(queue.ClaimKey(va.Name), lane, l.placeOf(va, op))
 	}
-	for _, pv := range l.cluster.ReleasableVolumes(l.finalizer) {
-		if attach.Releasable(pv, l.name) {
-			l.queue.Add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
-		}
+	for _, pv := range l.cluster.ReleasableVolumes(l.name) {
+		l.queue.Add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
 	}
 }
 
@@ -99,11 +96,11 @@ func (l *leader) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) qu
 		if handle := attach.HandleOf(attach.Inputs{VolumeAttachment: va}); handle != "" {
 			p.Target.VolumeHandle = handle
 		}
-	} else if v := l.cluster.StoredOrDeleted(name); v != nil {
+	} else if v := l.cluster.VolumeOrDeleted(name); v != nil {
 		if op == attach.Attaching || noted.VolumeHandle == "" {
-			p.Target.VolumeHandle = v.Handle()
+			p.Target.VolumeHandle = v.Handle
 		}
-		p.Shared = v.MultiNode() && v.Handle() == p.Target.VolumeHandle
+		p.Shared = v.Nodes == attach.MultiNode && v.Handle == p.Target.VolumeHandle
 	}
 	p.Target.NodeID = noted.NodeID
 	if id, ok := attach.NodeID(l.cluster.CSINode(va.Spec.NodeName), l.name); ok {
@@ -162,10 +159,9 @@ func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
 
 // onVolume takes a PersistentVolume that has or had the driver's finalizer, when it was added or has
 // changed, or when a VolumeAttachment that named it is gone.
-func (l *leader) onVolume(v *cache.StoredVolume) {
+func (l *leader) onVolume(v *attach.Volume) {
 	l.overlay.PersistentVolumeChanged(v)
-	// Nearly no PersistentVolume is Releasable: the others are not decoded.
-	if attach.HasFinalizer(v.Finalizers(), l.finalizer) && v.Releasable() && attach.Releasable(v.PersistentVolume(), l.name) {
-		l.queue.Add(queue.FinalizerKey(v.Name()), queue.FinalizerLane, queue.Place{})
+	if attach.HasFinalizer(v.Finalizers, l.finalizer) && v.Releasable(l.name) {
+		l.queue.Add(queue.FinalizerKey(v.Name), queue.FinalizerLane, queue.Place{})
 	}
 }

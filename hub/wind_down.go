@@ -63,10 +63,8 @@ func (h *Hub) isInUse(name string) bool {
 	if slices.ContainsFunc(h.cluster.AttachmentsOfDriver(name), mayBeAttached) {
 		return true
 	}
-	for _, pv := range h.cluster.ReleasableVolumes(attach.Finalizer(name)) {
-		if attach.Releasable(pv, name) {
-			return true
-		}
+	if len(h.cluster.ReleasableVolumes(name)) > 0 {
+		return true
 	}
 	h.mu.Lock()
 	t := h.memories[name].table

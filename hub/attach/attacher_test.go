@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,7 +87,7 @@ func (l listening) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (s *scene) VolumeAttachmentWritten(*storagev1.VolumeAttachment) {}
-func (s *scene) PersistentVolumeWritten(*corev1.PersistentVolume)    {}
+func (s *scene) PersistentVolumeWritten(*Volume)                     {}
 
 // Wait implements Limit.
 func (s *scene) Wait(ctx context.Context) error {
@@ -125,13 +124,13 @@ func (s *scene) attachment() *storagev1.VolumeAttachment {
 	return va
 }
 
-func (s *scene) volume() *corev1.PersistentVolume {
+func (s *scene) volume() *Volume {
 	s.t.Helper()
 	pv, err := s.kube.CoreV1().PersistentVolumes().Get(s.t.Context(), s.name, metav1.GetOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return pv
+	return VolumeOf(pv)
 }
 
 func (s *scene) plan(d Driver) Plan {
@@ -195,7 +194,7 @@ func TestNoWriteReachesTheAPIServerThatTheLimitRefuses(t *testing.T) {
 		{"finalizer of a PersistentVolume", (*scene).attach,
 			func(s *scene) error {
 				pv := s.volume()
-				pv.DeletionTimestamp = ptr(metav1.Now())
+				pv.Deleted = ptr(metav1.Now())
 				return s.ReleaseVolume(t.Context(), attaching.ReleaseVolume(pv, false))
 			}},
 		{"error of an attach", nil,

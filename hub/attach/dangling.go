@@ -6,7 +6,6 @@ import (
 	"path"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -131,9 +130,9 @@ func (d Driver) IsMigrated() bool { return translator.IsMigratedCSIDriverByName(
 // Dangling is a volume that the driver reports at a target where no VolumeAttachment asks for it, and
 // what decides whether the hub may detach it there.
 type Dangling struct {
-	Listed  Target                     // as the driver reports it
-	Nodes   []string                   // of this cluster for which the driver has registered the node ID
-	Volumes []*corev1.PersistentVolume // of all drivers that have the volume handle; none if none is the driver's
+	Listed  Target    // as the driver reports it
+	Nodes   []string  // of this cluster for which the driver has registered the node ID
+	Volumes []*Volume // of all drivers that have the volume handle; none if none is the driver's
 	// Claimant is a VolumeAttachment that may ask for the target, or did when the driver was asked.
 	Claimant string
 	Worked   bool // there was other work for the volume at the target since the driver was asked
@@ -171,13 +170,8 @@ func (d Dangling) Node() string {
 
 // Record returns the record of the publication. The volume has exactly one PersistentVolume.
 func (d Dangling) Record() Record {
-	pv := d.Volumes[0]
-	r := Record{Target: Target{VolumeHandle: VolumeHandle(pv), NodeID: d.Listed.NodeID}, SecretKnown: true}
-	r.Nodes = volumeNodes(pv, r.Target.VolumeHandle)
-	if spec, err := specOf(pv); err == nil {
-		r.SecretRef = spec.CSI.ControllerPublishSecretRef
-	}
-	return r
+	v := d.Volumes[0]
+	return Record{Target: Target{VolumeHandle: v.Handle, NodeID: d.Listed.NodeID}, SecretRef: v.SecretRef, SecretKnown: true, Nodes: v.Nodes}
 }
 
 // MayHave reports whether a VolumeAttachment may have a volume attached that nothing says it is about: it notes no handle,
@@ -185,10 +179,4 @@ func (d Dangling) Record() Record {
 func (d Driver) MayHave(va *storagev1.VolumeAttachment, handle string) bool {
 	touched := va.Status.Attached || HasFinalizer(va.Finalizers, Finalizer(d.Name))
 	return va.Spec.Attacher == d.Name && touched && NotedTarget(va).VolumeHandle == "" && !ofAnotherVolume(va, handle)
-}
-
-// IsOf reports whether a PersistentVolume is a volume of the driver, also one that is migrated to it.
-func (d Driver) IsOf(pv *corev1.PersistentVolume) bool {
-	spec, err := specOf(pv)
-	return err == nil && spec.CSI.Driver == d.Name
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -85,7 +84,7 @@ func TestVolumeAttachmentOfAMigratedVolumeOnAnUnknownNodeAsksForWhatTheDriverLis
 }
 
 func TestVolumeIsKeptForTheFirstReasonThatHolds(t *testing.T) {
-	named := func(name string) *corev1.PersistentVolume {
+	named := func(name string) *Volume {
 		pv := volume()
 		pv.Name = name
 		return pv
@@ -97,7 +96,7 @@ func TestVolumeIsKeptForTheFirstReasonThatHolds(t *testing.T) {
 	}{
 		{func() {}, "no CSINode of this cluster has the node ID"},
 		{func() { d.Nodes = []string{"n"} }, "no PersistentVolume of the driver in this cluster has the volume handle"},
-		{func() { d.Volumes = []*corev1.PersistentVolume{named("a"), named("b")} }, "two PersistentVolumes have the volume handle: a and b"},
+		{func() { d.Volumes = []*Volume{named("a"), named("b")} }, "two PersistentVolumes have the volume handle: a and b"},
 		{func() { d.Volumes = d.Volumes[:1] }, "VolumeAttachment va may ask for it there"},
 		{func() { d.Claimant = "" }, "other work on the volume has begun there"},
 		{func() { d.Worked = false }, "the driver does not report the volume on the node of VolumeAttachment other, where it is attached"},

@@ -34,10 +34,10 @@ func (d Driver) Drift(f Inputs, p csiclient.Published) (DriftKind, error) {
 	if !ok {
 		return DriftNone, nil
 	}
-	if pv := f.PersistentVolume; pv != nil && pv.DeletionTimestamp != nil {
+	if pv := f.PersistentVolume; pv != nil && pv.Deleted != nil {
 		return DriftNone, nil // the volume could not be attached again
 	}
-	spec, err := attachedSpec(f.VolumeAttachment, f.PersistentVolume)
+	source, err := f.attachedAgain()
 	if err != nil {
 		return DriftNone, err
 	}
@@ -45,7 +45,7 @@ func (d Driver) Drift(f Inputs, p csiclient.Published) (DriftKind, error) {
 	// the volume to the new node ID would be wrong then.
 	noted := cmp.Or(f.VolumeAttachment.Annotations[AnnotationNodeID], registered)
 	for _, nodeID := range slices.Compact([]string{registered, noted}) {
-		handle, err := d.listedHandle(f, spec.CSI.VolumeHandle, nodeID)
+		handle, err := d.listedHandle(f, source.Handle, nodeID)
 		if err != nil {
 			return DriftNone, err
 		}
@@ -101,7 +101,7 @@ func (d Driver) canDrift(va *storagev1.VolumeAttachment) bool {
 // volumes are translated only for drivers to which in-tree volumes are migrated.
 func (d Driver) listedHandle(f Inputs, handle, nodeID string) (string, error) {
 	pv := f.PersistentVolume
-	translated := f.VolumeAttachment.Spec.Source.InlineVolumeSpec != nil || pv != nil && migratable(pv)
+	translated := f.VolumeAttachment.Spec.Source.InlineVolumeSpec != nil || pv != nil && pv.MigratedTo != nil
 	if !translated || !translator.IsMigratedCSIDriverByName(d.Name) {
 		return handle, nil
 	}

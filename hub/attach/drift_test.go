@@ -119,7 +119,7 @@ func gceNodeWith(nodeID string) *storagev1.CSINode {
 }
 
 // inTree is an in-tree GCE PD volume with the labels.
-func inTree(labels map[string]string) *corev1.PersistentVolume {
+func inTree(labels map[string]string) *Volume {
 	return volume(func(pv *corev1.PersistentVolume) {
 		pv.Labels = labels
 		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
@@ -131,7 +131,7 @@ func TestDriftOfATranslatedVolumeIsToldByItsFullHandle(t *testing.T) {
 	zonal := map[string]string{corev1.LabelTopologyZone: "us-central1-a"}
 	regional := map[string]string{corev1.LabelTopologyZone: "us-central1-a__us-central1-b"}
 	inlined := func(handle string) *storagev1.VolumeAttachment {
-		spec := volume().Spec
+		spec := wholeVolume().Spec
 		spec.CSI.Driver, spec.CSI.VolumeHandle = gcePD, handle
 		return attachment(attached, guarded, inline(&spec))
 	}
@@ -139,7 +139,7 @@ func TestDriftOfATranslatedVolumeIsToldByItsFullHandle(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		va     *storagev1.VolumeAttachment
-		pv     *corev1.PersistentVolume
+		pv     *Volume
 		listed string // handle that is published on the node
 		want   DriftKind
 	}{
@@ -182,7 +182,7 @@ func TestHandleOfACSIVolumeIsNeverRepaired(t *testing.T) {
 
 // Its handle is what the driver lists, and nothing has to be repaired. Such a volume was never attached again.
 func TestInlineVolumeOfADriverThatNothingIsTranslatedToDrifts(t *testing.T) {
-	spec := volume().Spec
+	spec := wholeVolume().Spec
 	inputs := Inputs{VolumeAttachment: attachment(attached, guarded, inline(&spec)), CSINode: csiNode("id-1")}
 	for node, want := range map[string]DriftKind{"id-1": DriftNone, "id-2": DriftMissing} {
 		if got, err := listing.Drift(inputs, csiclient.Published{"vol-1": on(node)}); err != nil || got != want {
@@ -193,7 +193,7 @@ func TestInlineVolumeOfADriverThatNothingIsTranslatedToDrifts(t *testing.T) {
 
 func TestHandleThatCannotBeRepairedIsNoDrift(t *testing.T) {
 	inlined := func(handle string) *storagev1.VolumeAttachment {
-		spec := volume().Spec
+		spec := wholeVolume().Spec
 		spec.CSI.VolumeHandle = handle
 		return attachment(attached, guarded, inline(&spec))
 	}
@@ -249,7 +249,7 @@ func TestWhatIsSurelyListedHasNoDriftWhateverItsPersistentVolumeIs(t *testing.T)
 			if got != tc.want {
 				t.Errorf("surely listed: %v, want %v", got, tc.want)
 			}
-			for _, pv := range []*corev1.PersistentVolume{nil, volume(), recreated} {
+			for _, pv := range []*Volume{nil, volume(), recreated} {
 				kind, _ := tc.driver.Drift(Inputs{VolumeAttachment: tc.va, PersistentVolume: pv, CSINode: csiNode("id-1")}, tc.p)
 				if got && kind != DriftNone {
 					t.Errorf("drift %q of what is surely listed, with %v", kind, pv)

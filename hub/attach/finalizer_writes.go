@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"golang.org/x/sync/singleflight"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 )
@@ -17,7 +16,7 @@ import (
 type FinalizerWrites struct {
 	// Newest returns the newest known state of a PersistentVolume, nil if it is unknown. It
 	// must not block.
-	Newest func(name string) *corev1.PersistentVolume
+	Newest func(name string) *Volume
 
 	writes singleflight.Group
 }

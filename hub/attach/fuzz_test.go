@@ -105,11 +105,11 @@ func FuzzPatch(f *testing.F) {
 
 		want = guarded.DeepCopy()
 		want.Status = storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{nodeID: handle}}
-		check(t, "status", guarded, newPatch(guarded, add("/status", want.Status)), want)
+		check(t, "status", guarded, newPatch(guarded.Name, guarded.UID, add("/status", want.Status)), want)
 
 		want = guarded.DeepCopy()
 		want.Status.AttachError = &storagev1.VolumeError{Message: Text(handle), ErrorCode: errorCode(codes.Internal)}
-		check(t, "error", guarded, newPatch(guarded, add("/status/attachError", want.Status.AttachError)), want)
+		check(t, "error", guarded, newPatch(guarded.Name, guarded.UID, add("/status/attachError", want.Status.AttachError)), want)
 	})
 }
 
@@ -203,7 +203,7 @@ func FuzzDecide(f *testing.F) {
 		if !isNode {
 			node = nil
 		}
-		checkDecisions(t, Inputs{VolumeAttachment: va, PersistentVolume: pv, CSINode: node}, flags)
+		checkDecisions(t, Inputs{VolumeAttachment: va, PersistentVolume: VolumeOf(pv), CSINode: node}, flags)
 	})
 }
 
@@ -229,7 +229,9 @@ func FuzzDecideOnAnything(f *testing.F) {
 		)
 		inputs := Inputs{VolumeAttachment: &storagev1.VolumeAttachment{}}
 		fill.Fill(inputs.VolumeAttachment)
-		fill.Fill(&inputs.PersistentVolume)
+		var pv *corev1.PersistentVolume
+		fill.Fill(&pv)
+		inputs.PersistentVolume = VolumeOf(pv)
 		fill.Fill(&inputs.CSINode)
 		if !unlike(inputs.VolumeAttachment.Finalizers) {
 			checkDecisions(t, inputs, flags)
@@ -241,10 +243,10 @@ func FuzzDecideOnAnything(f *testing.F) {
 // what else there is to know.
 func checkDecisions(t *testing.T, inputs Inputs, flags byte) {
 	t.Helper()
-	va, pv := inputs.VolumeAttachment, inputs.PersistentVolume
+	va, v := inputs.VolumeAttachment, inputs.PersistentVolume
 	bit := func(n int) bool { return flags>>n&1 == 1 }
 	inputs.Lost = bit(0)
-	before := Inputs{VolumeAttachment: va.DeepCopy(), PersistentVolume: pv.DeepCopy(), CSINode: inputs.CSINode.DeepCopy(), Lost: bit(0)}
+	before := Inputs{VolumeAttachment: va.DeepCopy(), PersistentVolume: wholeCopy(v), CSINode: inputs.CSINode.DeepCopy(), Lost: bit(0)}
 	for _, name := range []string{driverName, "pd.csi.storage.gke.io", va.Spec.Attacher} {
 		d := Driver{Name: name, NoAttach: bit(1), Capabilities: csiclient.Capabilities{
 			PublishUnpublish: bit(2), PublishReadonly: bit(3), SingleNodeMultiWriter: bit(4), ListPublishedNodes: bit(5)}}
@@ -271,15 +273,25 @@ func checkDecisions(t *testing.T, inputs Inputs, flags byte) {
 		if lastOK && (last.Target.VolumeHandle == "" || last.Target.NodeID == "") {
 			t.Errorf("recorded at %+v", last.Target)
 		}
-		if pv != nil {
-			VolumeHandle(pv)
-			d.ReleaseVolume(pv, bit(6))
+		if v != nil {
+			d.ReleaseVolume(v, bit(6))
 		}
 		checkWrites(t, va, Finalizer(name))
 	}
 	if !equality.Semantic.DeepEqual(inputs, before) {
 		t.Errorf("objects of the cache were changed:\n%+v\nwere\n%+v", inputs, before)
 	}
+}
+
+// wholeCopy returns a copy that shares no memory with v.
+func wholeCopy(v *Volume) *Volume {
+	if v == nil {
+		return nil
+	}
+	c := *v
+	c.Finalizers, c.MountOptions, c.AccessModes = slices.Clone(v.Finalizers), slices.Clone(v.MountOptions), slices.Clone(v.AccessModes)
+	c.Attributes, c.Deleted, c.SecretRef = slices.Clone(v.Attributes), v.Deleted.DeepCopy(), v.SecretRef.DeepCopy()
+	return &c
 }
 
 // checkPlan checks what must hold of every plan.

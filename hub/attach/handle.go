@@ -6,56 +6,57 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// attachedVolume returns the handle of the volume that a VolumeAttachment has, or may have,
-// attached: the noted handle, or else the handle of its inline specification or PersistentVolume.
-// It also returns the specification of the volume, nil if the PersistentVolume is gone or has
-// another handle: it describes another volume then. The error says why the handle is not known.
-func attachedVolume(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) (string, *corev1.PersistentVolumeSpec, error) {
+// HandleOf returns the volume handle of a VolumeAttachment: the noted handle, or else the handle of
+// its volume. It returns "" if neither is known.
+func HandleOf(f Inputs) string {
+	if noted := NotedTarget(f.VolumeAttachment).VolumeHandle; noted != "" {
+		return noted
+	}
+	if now, err := f.source(); err == nil {
+		return now.Handle
+	}
+	return ""
+}
+
+// attached returns the handle of the volume that a VolumeAttachment has, or may have, attached: the
+// noted handle, or else the handle of its inline specification or PersistentVolume. It also returns
+// that volume, nil if the PersistentVolume is gone or has another handle: it is another volume then.
+// The error says why the handle is not known.
+func (f Inputs) attached() (string, *Source, error) {
+	va, pv := f.VolumeAttachment, f.PersistentVolume
 	noted := NotedTarget(va).VolumeHandle
-	spec, err := volumeSpec(va, pv)
+	now, err := f.source()
 	switch {
 	case noted == "" && err != nil:
 		return "", nil, err
 	case noted == "":
-		if pv != nil && isRecreated(va, pv, spec.CSI.VolumeHandle) {
-			return "", nil, errRecreated(va, pv, spec.CSI.VolumeHandle)
+		if pv != nil && va.CreationTimestamp.Before(&pv.Created) && ofAnotherVolume(va, now.Handle) {
+			return "", nil, fmt.Errorf("the handle of the attached volume is not known: persistentvolume %q %w with another one, %q, after the VolumeAttachment was created, and the VolumeAttachment notes none: "+
+				"write the handle of the attached volume into its annotation %s, or make sure that the volume is detached from node %q and remove the finalizer %s",
+				pv.Name, errVolumeRecreated, now.Handle, AnnotationVolumeHandle, va.Spec.NodeName, Finalizer(va.Spec.Attacher))
 		}
-		return spec.CSI.VolumeHandle, spec, nil
-	case err != nil || spec.CSI.VolumeHandle != noted:
+		return now.Handle, now, nil
+	case err != nil || now.Handle != noted:
 		return noted, nil, nil
 	}
-	return noted, spec, nil
+	return noted, now, nil
 }
 
-// attachedSpec returns the specification of the volume that an attached VolumeAttachment has. The
+// attachedAgain returns the volume that an attached VolumeAttachment has, to attach it again. The
 // error says why it is not known.
-func attachedSpec(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) (*corev1.PersistentVolumeSpec, error) {
-	handle, spec, err := attachedVolume(va, pv)
-	if err != nil || spec != nil {
-		return spec, err
+func (f Inputs) attachedAgain() (*Source, error) {
+	handle, source, err := f.attached()
+	if err != nil || source != nil {
+		return source, err
 	}
-	if spec, err = volumeSpec(va, pv); err != nil {
+	if source, err = f.source(); err != nil {
 		return nil, err
 	}
 	return nil, fmt.Errorf("volume %q is attached, and persistentvolume %q %w with another volume handle, %q: the attached volume cannot be attached again",
-		handle, VolumeName(va), errVolumeRecreated, spec.CSI.VolumeHandle)
-}
-
-// isRecreated reports whether the PersistentVolume of a VolumeAttachment that notes no handle has
-// the handle of another volume: the PersistentVolume is younger than the VolumeAttachment, and the
-// name of the VolumeAttachment was not made of that handle.
-func isRecreated(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, handle string) bool {
-	return va.CreationTimestamp.Before(&pv.CreationTimestamp) && ofAnotherVolume(va, handle)
-}
-
-func errRecreated(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, handle string) error {
-	return fmt.Errorf("the handle of the attached volume is not known: persistentvolume %q %w with another one, %q, after the VolumeAttachment was created, and the VolumeAttachment notes none: "+
-		"write the handle of the attached volume into its annotation %s, or make sure that the volume is detached from node %q and remove the finalizer %s",
-		pv.Name, errVolumeRecreated, handle, AnnotationVolumeHandle, va.Spec.NodeName, Finalizer(va.Spec.Attacher))
+		handle, VolumeName(f.VolumeAttachment), errVolumeRecreated, source.Handle)
 }
 
 // ofAnotherVolume reports whether the name of a VolumeAttachment proves that it is for another volume:

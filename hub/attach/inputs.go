@@ -1,7 +1,6 @@
 package attach
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -43,8 +42,8 @@ func (d Driver) RecordsCall(va *storagev1.VolumeAttachment) bool {
 // are never changed.
 type Inputs struct {
 	VolumeAttachment *storagev1.VolumeAttachment
-	PersistentVolume *corev1.PersistentVolume // nil: inline volume, or not found
-	CSINode          *storagev1.CSINode       // nil: not found
+	PersistentVolume *Volume            // nil: inline volume, or not found
+	CSINode          *storagev1.CSINode // nil: not found
 	// Lost: the status says attached, and ListVolumes does not report the volume on the node.
 	Lost bool
 	// Unpublished: the status says attached, and ControllerUnpublishVolume has succeeded since the last publish.

@@ -16,7 +16,7 @@ const awsEBS = "ebs.csi.aws.com"
 // migratedTo returns an in-tree volume as kube-controller-manager leaves it when it is
 // migrated to a driver.
 func migratedTo(driver string, labels map[string]string, source corev1.PersistentVolumeSource) *corev1.PersistentVolume {
-	return volume(func(pv *corev1.PersistentVolume) {
+	return wholeVolume(func(pv *corev1.PersistentVolume) {
 		pv.Labels = labels
 		pv.Annotations = map[string]string{AnnotationMigratedTo: driver}
 		pv.Spec.PersistentVolumeSource = source
@@ -56,18 +56,18 @@ func TestMigratedVolumeIsCalledAsItsDriverCallsIt(t *testing.T) {
 			d := Driver{Name: tc.driver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
 			node := &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: tc.driver, NodeID: "id-1"}}}}
 			before := tc.pv.DeepCopy()
-			plan, err := d.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: tc.pv, CSINode: node})
+			plan, err := d.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: VolumeOf(tc.pv), CSINode: node})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if plan.Publish.VolumeId != tc.handle || !cmp.Equal(plan.Publish.VolumeContext, tc.attributes) || plan.VolumeFinalizer == nil {
 				t.Errorf("publish of %q with %v, guarded %v; want %q with %v, guarded", plan.Publish.VolumeId, plan.Publish.VolumeContext, plan.VolumeFinalizer != nil, tc.handle, tc.attributes)
 			}
-			if _, sure := d.ClaimsTarget(Inputs{VolumeAttachment: attachment(), PersistentVolume: tc.pv, CSINode: node}, plan.Target); !sure {
+			if _, sure := d.ClaimsTarget(Inputs{VolumeAttachment: attachment(), PersistentVolume: VolumeOf(tc.pv), CSINode: node}, plan.Target); !sure {
 				t.Errorf("the volume is not wanted at %v, where the plan attaches it", plan.Target)
 			}
 			gone := attachment(attached, deleted, finalizers(Finalizer(tc.driver)))
-			if plan, err = d.Decide(Inputs{VolumeAttachment: gone, PersistentVolume: tc.pv, CSINode: node}); err != nil || plan.Unpublish.GetVolumeId() != tc.handle {
+			if plan, err = d.Decide(Inputs{VolumeAttachment: gone, PersistentVolume: VolumeOf(tc.pv), CSINode: node}); err != nil || plan.Unpublish.GetVolumeId() != tc.handle {
 				t.Errorf("unpublish of %q, %v, want %q", plan.Unpublish.GetVolumeId(), err, tc.handle)
 			}
 			if diff := cmp.Diff(before, tc.pv); diff != "" {
@@ -81,7 +81,7 @@ func TestMigratedVolumeIsAttachedInTheModeThatItsInTreePluginAllowed(t *testing.
 	d := Driver{Name: gcePD, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
 	pv := migratedTo(gcePD, nil, gceDisk("pd"))
 	pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadOnlyMany} // an error for a CSI volume
-	plan, err := d.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: pv,
+	plan, err := d.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: VolumeOf(pv),
 		CSINode: &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: gcePD, NodeID: "id-1"}}}}})
 	if err != nil || !plan.SingleNode || plan.Publish.VolumeCapability.AccessMode.Mode.String() != "SINGLE_NODE_WRITER" {
 		t.Errorf("publish %v, %v, want SINGLE_NODE_WRITER", plan.Publish, err)
@@ -104,7 +104,7 @@ func TestFinalizerOfAVolumeGoesOnDeletionAndOnRollbackOfMigration(t *testing.T) 
 	dying := func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = ptr(metav1.Now()) }
 	unguarded := func(pv *corev1.PersistentVolume) { pv.Finalizers = []string{"kubernetes.io/pv-protection"} }
 	csi := func(pv *corev1.PersistentVolume) {
-		pv.Spec.PersistentVolumeSource = volume().Spec.PersistentVolumeSource
+		pv.Spec.PersistentVolumeSource = wholeVolume().Spec.PersistentVolumeSource
 	}
 	for _, tc := range []struct {
 		name string
@@ -122,7 +122,7 @@ func TestFinalizerOfAVolumeGoesOnDeletionAndOnRollbackOfMigration(t *testing.T) 
 		{"CSI volume being deleted", migrated("", csi, dying), false, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			patch := Driver{Name: gcePD}.ReleaseVolume(tc.pv, tc.used)
+			patch := Driver{Name: gcePD}.ReleaseVolume(VolumeOf(tc.pv), tc.used)
 			if (patch != nil) != tc.want {
 				t.Fatalf("patch %v, want one: %v", patch, tc.want)
 			}

@@ -3,7 +3,6 @@ package attach
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -75,11 +74,4 @@ func Allocatable(node *storagev1.CSINode, driver string) int {
 		}
 	}
 	return 0
-}
-
-// Releasable reports whether the finalizer of a driver on a PersistentVolume has to be removed as
-// soon as no VolumeAttachment names the volume: the volume is being deleted, or is an in-tree volume
-// that was migrated back, from which csi-attacher removes its finalizer too.
-func Releasable(pv *corev1.PersistentVolume, driver string) bool {
-	return pv.DeletionTimestamp != nil || migratable(pv) && pv.Annotations[AnnotationMigratedTo] != driver
 }

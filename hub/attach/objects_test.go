@@ -59,7 +59,10 @@ func inline(spec *corev1.PersistentVolumeSpec) func(*storagev1.VolumeAttachment)
 }
 
 // volume returns a ReadWriteOnce PersistentVolume pv-1 with the handle vol-1.
-func volume(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+func volume(edits ...func(*corev1.PersistentVolume)) *Volume { return VolumeOf(wholeVolume(edits...)) }
+
+// wholeVolume is volume as the API server has it.
+func wholeVolume(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pv-1", UID: "pv-uid-1"},
 		Spec: corev1.PersistentVolumeSpec{

@@ -84,9 +84,9 @@ func (d Driver) ObserveDetach(f Inputs) Observation {
 func asBeforeAttach(f Inputs) Inputs {
 	va := *f.VolumeAttachment
 	va.Status = storagev1.VolumeAttachmentStatus{}
-	if pv := f.PersistentVolume; pv != nil && pv.DeletionTimestamp != nil && !pv.DeletionTimestamp.Before(&va.CreationTimestamp) {
+	if pv := f.PersistentVolume; pv != nil && pv.Deleted != nil && !pv.Deleted.Before(&va.CreationTimestamp) {
 		living := *pv
-		living.DeletionTimestamp = nil
+		living.Deleted = nil
 		f.PersistentVolume = &living
 	}
 	f.VolumeAttachment = &va

@@ -32,7 +32,7 @@ func created(at time.Time) func(*storagev1.VolumeAttachment) {
 	return func(va *storagev1.VolumeAttachment) { va.CreationTimestamp = metav1.NewTime(at) }
 }
 
-func dying(at time.Time) *corev1.PersistentVolume {
+func dying(at time.Time) *Volume {
 	return volume(func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = ptr(metav1.NewTime(at)) })
 }
 
@@ -177,7 +177,7 @@ func TestObservedTargetIsWhatTheHubPlansForTheSameObjectUnattached(t *testing.T)
 	withSecret := func(pv *corev1.PersistentVolume) {
 		pv.Spec.CSI.ControllerPublishSecretRef = &corev1.SecretReference{Namespace: "ns", Name: "s"}
 	}
-	spec := volume(withSecret).Spec
+	spec := wholeVolume(withSecret).Spec
 	multi := attaching
 	multi.Capabilities.SingleNodeMultiWriter, multi.DefaultFSType = true, "xfs"
 	for _, tc := range []struct {
@@ -190,7 +190,7 @@ func TestObservedTargetIsWhatTheHubPlansForTheSameObjectUnattached(t *testing.T)
 		{"with a secret", attaching, Inputs{VolumeAttachment: attachment(), PersistentVolume: volume(withSecret), CSINode: csiNode("id-1")}},
 		{"inline", attaching, Inputs{VolumeAttachment: attachment(inline(&spec)), CSINode: csiNode("id-1")}},
 		{"migrated", Driver{Name: awsEBS, Capabilities: attaching.Capabilities}, Inputs{VolumeAttachment: attachment(),
-			PersistentVolume: migratedTo(awsEBS, nil, ebsVolume("vol-0123456789abcdef0", 0)),
+			PersistentVolume: VolumeOf(migratedTo(awsEBS, nil, ebsVolume("vol-0123456789abcdef0", 0))),
 			CSINode:          &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: awsEBS, NodeID: "i-1"}}}}}},
 		{"trivial", trivial, Inputs{VolumeAttachment: attachment()}},
 	} {

@@ -96,7 +96,7 @@ func (o *outside) askFence(ctx context.Context) error {
 func (o *outside) VolumeAttachmentWritten(*storagev1.VolumeAttachment) {
 	o.happened("record VolumeAttachment")
 }
-func (o *outside) PersistentVolumeWritten(*corev1.PersistentVolume) {
+func (o *outside) PersistentVolumeWritten(*attach.Volume) {
 	o.happened("record PersistentVolume")
 }
 
@@ -160,7 +160,7 @@ func (o *outside) volume() *corev1.PersistentVolume {
 // plan decides on the objects as they are now.
 func (o *outside) plan() attach.Plan {
 	o.t.Helper()
-	plan, err := o.decider.Decide(attach.Inputs{VolumeAttachment: o.attachment(), PersistentVolume: o.volume(),
+	plan, err := o.decider.Decide(attach.Inputs{VolumeAttachment: o.attachment(), PersistentVolume: attach.VolumeOf(o.volume()),
 		CSINode: &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: stepDriver, NodeID: cmp.Or(o.nodeID, "id-n")}}}}})
 	if err != nil {
 		o.t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -47,9 +46,8 @@ func test(path string, v any) PatchOp { return PatchOp{Verb: OpTest, Path: path,
 func add(path string, v any) PatchOp  { return PatchOp{Verb: OpAdd, Path: path, Value: v} }
 func remove(path string) PatchOp      { return PatchOp{Verb: OpRemove, Path: path} }
 
-func newPatch(o metav1.Object, ops ...PatchOp) *Patch {
-	sameObject := test("/metadata/uid", o.GetUID())
-	return &Patch{Name: o.GetName(), UID: o.GetUID(), Ops: append([]PatchOp{sameObject}, ops...)}
+func newPatch(name string, uid types.UID, ops ...PatchOp) *Patch {
+	return &Patch{Name: name, UID: uid, Ops: append([]PatchOp{test("/metadata/uid", uid)}, ops...)}
 }
 
 // encode returns the patch as a JSON Patch (RFC 6902). It panics on a value that is not
@@ -75,12 +73,12 @@ func (p *Patch) encode() []byte {
 }
 
 // addVolumeFinalizer returns the patch that adds the finalizer to a PersistentVolume, nil if it has it.
-func addVolumeFinalizer(pv metav1.Object, finalizer string) *Patch {
-	ops := addFinalizer(pv.GetFinalizers(), finalizer)
+func addVolumeFinalizer(v *Volume, finalizer string) *Patch {
+	ops := addFinalizer(v.Finalizers, finalizer)
 	if ops == nil {
 		return nil
 	}
-	return newPatch(pv, ops...)
+	return newPatch(v.Name, v.UID, ops...)
 }
 
 // addAttachmentFinalizer returns the patch that adds the finalizer and the annotations to a
@@ -94,13 +92,13 @@ func addAttachmentFinalizer(va *storagev1.VolumeAttachment, finalizer string, t 
 	if len(ops) == 0 {
 		return nil
 	}
-	return newPatch(va, ops...)
+	return newPatch(va.Name, va.UID, ops...)
 }
 
 // releaseAttachment returns the patch that removes the finalizer from a VolumeAttachment, nil if it
 // has none.
 func releaseAttachment(va *storagev1.VolumeAttachment, finalizer string) *Patch {
-	return removeFinalizer(va, va.Finalizers, finalizer)
+	return removeFinalizer(va.Name, va.UID, va.Finalizers, finalizer)
 }
 
 func addFinalizer(have []string, finalizer string) []PatchOp {
@@ -115,13 +113,13 @@ func addFinalizer(have []string, finalizer string) []PatchOp {
 	return []PatchOp{test(path, slices.Clone(have)), add(path+"/-", finalizer)}
 }
 
-func removeFinalizer(o metav1.Object, have []string, finalizer string) *Patch {
+func removeFinalizer(name string, uid types.UID, have []string, finalizer string) *Patch {
 	i := slices.Index(have, finalizer)
 	if i < 0 {
 		return nil
 	}
 	path := "/metadata/finalizers/" + strconv.Itoa(i)
-	return newPatch(o, test(path, finalizer), remove(path))
+	return newPatch(name, uid, test(path, finalizer), remove(path))
 }
 
 func addAnnotations(have, want map[string]string) []PatchOp {

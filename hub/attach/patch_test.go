@@ -21,11 +21,11 @@ func TestPatchStaysAsItIsWhenTheObjectThatItWasMadeFromChanges(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "va", UID: "1", Finalizers: []string{"example.com/a", "example.com/b"}, Annotations: map[string]string{"a": "b"}},
 				Spec:       storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new(pvName)}},
 			},
-			PersistentVolume: &corev1.PersistentVolume{
+			PersistentVolume: attach.VolumeOf(&corev1.PersistentVolume{
 				ObjectMeta: metav1.ObjectMeta{Name: pvName, UID: "2", Finalizers: []string{"example.com/c"}},
 				Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 					PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "v"}}},
-			},
+			}),
 			CSINode: &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: "id-n"}}}},
 		}
 	}

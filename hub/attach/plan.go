@@ -78,18 +78,18 @@ func (d Driver) decideAttach(f Inputs) (Plan, error) {
 		plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), NotedTarget(va))
 		return plan, nil
 	}
-	specOfVolume := volumeSpec
+	sourceOf := f.source
 	if va.Status.Attached { // attached again: it must be the same volume
-		specOfVolume = attachedSpec
+		sourceOf = f.attachedAgain
 	}
-	spec, err := specOfVolume(va, pv)
+	source, err := sourceOf()
 	if err != nil {
 		return Plan{}, err
 	}
-	if pv != nil && pv.DeletionTimestamp != nil {
+	if pv != nil && pv.Deleted != nil {
 		return Plan{}, fmt.Errorf("persistentvolume %q %w", pv.Name, errVolumeBeingDeleted)
 	}
-	capability, err := volumeCapability(spec, d.DefaultFSType, d.Capabilities)
+	capability, err := d.capability(source)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -97,19 +97,19 @@ func (d Driver) decideAttach(f Inputs) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	plan.Target = Target{VolumeHandle: spec.CSI.VolumeHandle, NodeID: nodeID}
-	plan.SingleNode = nodeModeOf(capability.AccessMode.Mode) != MultiNode
-	plan.SecretRef = spec.CSI.ControllerPublishSecretRef
+	plan.Target = Target{VolumeHandle: source.Handle, NodeID: nodeID}
+	plan.SingleNode = source.Nodes != MultiNode
+	plan.SecretRef = source.SecretRef
 	plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), plan.Target)
 	if pv != nil {
 		plan.VolumeFinalizer = addVolumeFinalizer(pv, Finalizer(d.Name))
 	}
 	plan.Publish = &csi.ControllerPublishVolumeRequest{
-		VolumeId:         spec.CSI.VolumeHandle,
+		VolumeId:         source.Handle,
 		NodeId:           nodeID,
 		VolumeCapability: capability,
-		Readonly:         spec.CSI.ReadOnly && d.Capabilities.PublishReadonly,
-		VolumeContext:    spec.CSI.VolumeAttributes,
+		Readonly:         source.ReadOnly && d.Capabilities.PublishReadonly,
+		VolumeContext:    source.context(),
 	}
 	return plan, nil
 }
@@ -126,14 +126,13 @@ func (d Driver) decideDetach(f Inputs) (Plan, error) {
 		}
 		return Plan{}, errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOLUME and cannot be asked to detach what it attached: correct the endpoint if it is that of the driver's node plugin, give the capability back, or set attachRequired of its CSIDriver to false")
 	}
-	handle, spec, err := attachedVolume(va, f.PersistentVolume)
+	handle, source, err := f.attached()
 	if err != nil {
 		return Plan{}, err
 	}
 	nodes := UnknownNodes
-	if spec != nil {
-		plan.SecretRef = spec.CSI.ControllerPublishSecretRef
-		nodes = specNodes(spec, handle)
+	if source != nil {
+		plan.SecretRef, nodes = source.SecretRef, source.Nodes
 	}
 	nodeID, err := d.nodeID(f, true)
 	if err != nil {
@@ -161,9 +160,9 @@ func (d Driver) ClaimsTarget(f Inputs, t Target) (may, surely bool) {
 	}
 	handle, nodeID := noted.VolumeHandle, noted.NodeID
 	if handle == "" && (nodeID != "" || f.VolumeAttachment.Status.Attached) {
-		handle, _, _ = attachedVolume(f.VolumeAttachment, f.PersistentVolume)
-	} else if spec, err := volumeSpec(f.VolumeAttachment, f.PersistentVolume); err == nil {
-		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
+		handle, _, _ = f.attached()
+	} else if now, err := f.source(); err == nil {
+		handle = cmp.Or(handle, now.Handle)
 	}
 	// An attached volume is never moved from its noted target.
 	stays := nodeID != "" && f.VolumeAttachment.Status.Attached && f.VolumeAttachment.DeletionTimestamp == nil
@@ -203,9 +202,9 @@ func (d Driver) nodeID(f Inputs, detaching bool) (string, error) {
 
 // ReleaseVolume returns the patch that removes the driver's finalizer from a PersistentVolume, nil
 // if the finalizer must stay or is not there. used: a VolumeAttachment names the volume.
-func (d Driver) ReleaseVolume(pv *corev1.PersistentVolume, used bool) *Patch {
-	if used || !Releasable(pv, d.Name) {
+func (d Driver) ReleaseVolume(v *Volume, used bool) *Patch {
+	if used || !v.Releasable(d.Name) {
 		return nil
 	}
-	return removeFinalizer(pv, pv.Finalizers, Finalizer(d.Name))
+	return removeFinalizer(v.Name, v.UID, v.Finalizers, Finalizer(d.Name))
 }

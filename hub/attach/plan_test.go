@@ -132,7 +132,7 @@ func TestVolumeModeAndFSTypeDecideTheAccessType(t *testing.T) {
 	block := func(pv *corev1.PersistentVolume) { pv.Spec.VolumeMode = ptr(corev1.PersistentVolumeBlock) }
 	for _, tc := range []struct {
 		name      string
-		pv        *corev1.PersistentVolume
+		pv        *Volume
 		defaultFS string
 		want      string
 	}{
@@ -196,7 +196,7 @@ func TestAccessModes(t *testing.T) {
 }
 
 func TestAttachSaysWhatIsMissing(t *testing.T) {
-	csiSpec := volume().Spec
+	csiSpec := wholeVolume().Spec
 	for _, tc := range []struct {
 		name string
 		f    Inputs
@@ -272,7 +272,7 @@ func TestDetachTakesOnlyTheOwnFinalizer(t *testing.T) {
 }
 
 func TestInlineVolumeIsAttachedWithoutAPersistentVolume(t *testing.T) {
-	spec := volume().Spec
+	spec := wholeVolume().Spec
 	plan, err := attaching.Decide(Inputs{VolumeAttachment: attachment(inline(&spec)), CSINode: csiNode("id-1")})
 	if err != nil || plan.Publish.GetVolumeId() != "vol-1" || plan.VolumeFinalizer != nil || plan.AttachmentFinalizer == nil {
 		t.Errorf("plan %+v, %v: want vol-1 to be published, only the VolumeAttachment guarded", plan, err)
@@ -293,7 +293,7 @@ func TestFinalizerLeavesAVolumeOnlyWhenNobodyUsesIt(t *testing.T) {
 	living := volume(func(pv *corev1.PersistentVolume) { pv.Finalizers = []string{finalizer} })
 	for _, tc := range []struct {
 		name string
-		pv   *corev1.PersistentVolume
+		pv   *Volume
 		used bool
 		want bool
 	}{

@@ -56,22 +56,24 @@ func (d Driver) LastRecorded(f Inputs) (Record, bool) {
 // recordOf returns the record of the volume of a VolumeAttachment at a node ID, and whether its
 // handle is known.
 func recordOf(f Inputs, nodeID string) (Record, bool) {
-	handle, spec, err := attachedVolume(f.VolumeAttachment, f.PersistentVolume)
+	handle, source, err := f.attached()
 	if err != nil || handle == "" {
 		return Record{}, false
 	}
 	r := Record{Target: Target{VolumeHandle: handle, NodeID: nodeID}}
-	if spec != nil {
-		r.SecretRef, r.SecretKnown = spec.CSI.ControllerPublishSecretRef, true
-		r.Nodes = specNodes(spec, handle)
+	if source != nil {
+		r.SecretRef, r.SecretKnown, r.Nodes = source.SecretRef, true, source.Nodes
 	}
 	return r, true
 }
 
 // SurelyMultiNode reports whether the volume may be published at several nodes at once: its access
 // mode is a MULTI_NODE one, as it was published and as its PersistentVolume says now, as far as
-// either is known. pv may be nil.
-func (r Record) SurelyMultiNode(pv *corev1.PersistentVolume) bool {
-	now := volumeNodes(pv, r.Target.VolumeHandle)
+// either is known. v may be nil.
+func (r Record) SurelyMultiNode(v *Volume) bool {
+	now := UnknownNodes
+	if v != nil && v.Handle == r.Target.VolumeHandle {
+		now = v.Nodes
+	}
 	return now != SingleNode && r.Nodes != SingleNode && (now == MultiNode || r.Nodes == MultiNode)
 }

@@ -20,7 +20,7 @@ func TestRecordedIsWhereANodeIDIsNotedBesideAFinalizerOrAStatusThatSaysAttached(
 	handleNoted := annotated(AnnotationVolumeHandle, "vol-1")
 	for name, c := range map[string]struct {
 		va   *storagev1.VolumeAttachment
-		pv   *corev1.PersistentVolume
+		pv   *Volume
 		want Record // zero: none
 	}{
 		"finalizer": {attachment(guarded, noted, handleNoted), volume(),
@@ -33,7 +33,7 @@ func TestRecordedIsWhereANodeIDIsNotedBesideAFinalizerOrAStatusThatSaysAttached(
 			Record{Target: Target{"vol-1", "id-noted"}, SecretRef: &secretRef, SecretKnown: true, Nodes: MultiNode}},
 		"by csi-attacher": {attachment(guarded, noted), volume(),
 			Record{Target: Target{"vol-1", "id-noted"}, SecretKnown: true, Nodes: SingleNode}},
-		"inline": {attachment(guarded, noted, inline(&volume(withSecret).Spec)), nil,
+		"inline": {attachment(guarded, noted, inline(&wholeVolume(withSecret).Spec)), nil,
 			Record{Target: Target{"vol-1", "id-noted"}, SecretRef: &secretRef, SecretKnown: true, Nodes: SingleNode}},
 		"PersistentVolume gone": {attachment(guarded, noted, handleNoted), nil,
 			Record{Target: Target{"vol-1", "id-noted"}}},
@@ -75,7 +75,7 @@ func TestLastStateThatSaysAttachedWithoutFinalizerAndNoteRecordsTheNodeIDOfNow(t
 	for name, c := range map[string]struct {
 		d    Driver
 		va   *storagev1.VolumeAttachment
-		pv   *corev1.PersistentVolume
+		pv   *Volume
 		node *storagev1.CSINode
 		want Record // zero: none
 	}{
@@ -108,7 +108,7 @@ func TestLastStateThatSaysAttachedWithoutFinalizerAndNoteRecordsTheNodeIDOfNow(t
 
 func TestPlanRecordsItsCall(t *testing.T) {
 	for name, c := range map[string]struct {
-		pv   *corev1.PersistentVolume
+		pv   *Volume
 		want Record
 	}{
 		"one node":                  {volume(), Record{Target: Target{"vol-1", "id-1"}, SecretKnown: true, Nodes: SingleNode}},

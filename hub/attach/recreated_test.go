@@ -63,6 +63,10 @@ func persistentVolume(handle, secret string, age time.Duration) *corev1.Persiste
 	return built
 }
 
+func volumeOf(handle, secret string, age time.Duration) *attach.Volume {
+	return attach.VolumeOf(persistentVolume(handle, secret, age))
+}
+
 // csi-attacher notes no handle, and the PersistentVolume was deleted by force and made anew with another one: its
 // volume was detached, which nobody had asked for.
 func TestVolumeOfARecreatedPersistentVolumeIsNotDetachedInPlaceOfTheOldOne(t *testing.T) {
@@ -79,7 +83,7 @@ func TestVolumeOfARecreatedPersistentVolumeIsNotDetachedInPlaceOfTheOldOne(t *te
 		"the VolumeAttachment's name is no sum": {leftAttached(madeByPeople, ""), -time.Minute, "new"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inputs := attach.Inputs{VolumeAttachment: tc.va, PersistentVolume: persistentVolume("new", "", tc.age), CSINode: onNode}
+			inputs := attach.Inputs{VolumeAttachment: tc.va, PersistentVolume: volumeOf("new", "", tc.age), CSINode: onNode}
 			recorded, isRecorded := block.Recorded(inputs)
 			last, isLast := block.LastRecorded(inputs)
 			plan, err := block.Decide(inputs)
@@ -109,7 +113,7 @@ func TestVolumeOfARecreatedPersistentVolumeIsNotBelievedToBeLeftAttached(t *test
 	va := leftAttached(attachmentName("old"), "")
 	va.Finalizers, va.Annotations = nil, nil
 	for handle, want := range map[string]bool{"old": true, "new": false} {
-		_, recorded := block.LastRecorded(attach.Inputs{VolumeAttachment: va, PersistentVolume: persistentVolume(handle, "", -time.Minute), CSINode: onNode})
+		_, recorded := block.LastRecorded(attach.Inputs{VolumeAttachment: va, PersistentVolume: volumeOf(handle, "", -time.Minute), CSINode: onNode})
 		if recorded != want {
 			t.Errorf("handle %s: may be attached: %v, want %v", handle, recorded, want)
 		}
@@ -120,7 +124,7 @@ func TestVolumeOfARecreatedPersistentVolumeIsNotBelievedToBeLeftAttached(t *test
 func TestAttachmentOfTheOldVolumeDoesNotOwnThatOfTheRecreatedPersistentVolume(t *testing.T) {
 	va := leftAttached(attachmentName("old"), "")
 	va.DeletionTimestamp = nil
-	inputs := attach.Inputs{VolumeAttachment: va, PersistentVolume: persistentVolume("new", "", -time.Minute), CSINode: onNode}
+	inputs := attach.Inputs{VolumeAttachment: va, PersistentVolume: volumeOf("new", "", -time.Minute), CSINode: onNode}
 	if may, _ := block.ClaimsTarget(inputs, attach.Target{VolumeHandle: "new", NodeID: "id"}); may {
 		t.Error("it may want the new volume, want not")
 	}
@@ -137,7 +141,7 @@ func TestAttachedVolumeIsNotLostBecauseItsPersistentVolumeWasRecreated(t *testin
 	} {
 		t.Run(name, func(t *testing.T) {
 			va.DeletionTimestamp = nil
-			inputs := attach.Inputs{VolumeAttachment: va, PersistentVolume: persistentVolume("new", "", -time.Minute), CSINode: onNode}
+			inputs := attach.Inputs{VolumeAttachment: va, PersistentVolume: volumeOf("new", "", -time.Minute), CSINode: onNode}
 			listed := csiclient.Published{"old": {IDs: []string{"id"}}, "new": {}}
 			if kind, err := block.Drift(inputs, listed); kind != attach.DriftNone || err == nil || !strings.Contains(err.Error(), "recreated") {
 				t.Errorf("drift %q, %v; want none, and an error that says why", kind, err)
@@ -146,7 +150,7 @@ func TestAttachedVolumeIsNotLostBecauseItsPersistentVolumeWasRecreated(t *testin
 			if plan, err := block.Decide(inputs); err == nil || !strings.Contains(err.Error(), "recreated") {
 				t.Errorf("publish of %q, %v; want an error", plan.Publish.GetVolumeId(), err)
 			}
-			inputs.PersistentVolume = persistentVolume("old", "", -time.Minute)
+			inputs.PersistentVolume = volumeOf("old", "", -time.Minute)
 			if plan, err := block.Decide(inputs); err != nil || plan.Publish.GetVolumeId() != "old" {
 				t.Errorf("publish of %q, %v; want the old volume", plan.Publish.GetVolumeId(), err)
 			}
@@ -157,7 +161,7 @@ func TestAttachedVolumeIsNotLostBecauseItsPersistentVolumeWasRecreated(t *testin
 // The secret of one volume must not reach the calls for another one.
 func TestSecretOfARecreatedPersistentVolumeIsNotTakenForTheOldVolume(t *testing.T) {
 	for handle, known := range map[string]bool{"old": true, "new": false} {
-		inputs := attach.Inputs{VolumeAttachment: leftAttached(madeByPeople, "old"), PersistentVolume: persistentVolume(handle, "secret", -time.Minute), CSINode: onNode}
+		inputs := attach.Inputs{VolumeAttachment: leftAttached(madeByPeople, "old"), PersistentVolume: volumeOf(handle, "secret", -time.Minute), CSINode: onNode}
 		plan, err := block.Decide(inputs)
 		if err != nil || plan.Target.VolumeHandle != "old" || (plan.SecretRef != nil) != known {
 			t.Errorf("PersistentVolume with handle %s: detach of %q with secret %v, %v; want a secret: %v", handle, plan.Target.VolumeHandle, plan.SecretRef, err, known)
@@ -211,7 +215,7 @@ func TestDetachGoesWithTheSecretOfThePublishWhateverThePersistentVolumeNamesNow(
 				t.Fatal(err)
 			}
 			attacher := attach.Attacher{Writer: attach.Writer{Kube: kube, Written: unheard{}}, Controller: backend, CallTimeout: time.Minute}
-			plan, err := block.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: pv, CSINode: onNode})
+			plan, err := block.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: attach.VolumeOf(pv), CSINode: onNode})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -230,7 +234,7 @@ func TestDetachGoesWithTheSecretOfThePublishWhateverThePersistentVolumeNamesNow(
 			if va, err = kube.StorageV1().VolumeAttachments().Get(t.Context(), va.Name, metav1.GetOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if plan, err = block.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: tc.now, CSINode: onNode}); err != nil {
+			if plan, err = block.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: attach.VolumeOf(tc.now), CSINode: onNode}); err != nil {
 				t.Fatal(err)
 			}
 			got, err := attacher.UnpublishSecrets(t.Context(), plan.Target, published, plan.SecretRef, secrets)
@@ -250,4 +254,4 @@ func publishOnly(t *testing.T, a attach.Attacher, plan attach.Plan, secrets map[
 type unheard struct{}
 
 func (unheard) VolumeAttachmentWritten(*storagev1.VolumeAttachment) {}
-func (unheard) PersistentVolumeWritten(*corev1.PersistentVolume)    {}
+func (unheard) PersistentVolumeWritten(*attach.Volume)              {}

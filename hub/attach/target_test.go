@@ -48,7 +48,7 @@ func TestAttachedVolumeIsWantedOnlyWhereItIsNoted(t *testing.T) {
 func TestTargetIsOutdatedOnlyByAnotherNodeIDOfTheDriver(t *testing.T) {
 	va := leftAttached(madeByPeople, "")
 	va.DeletionTimestamp, va.Status = nil, storagev1.VolumeAttachmentStatus{}
-	plan, err := block.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: persistentVolume("v", "", 0), CSINode: registered(blockDriver, "id")})
+	plan, err := block.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: volumeOf("v", "", 0), CSINode: registered(blockDriver, "id")})
 	if err != nil {
 		t.Fatal(err)
 	}

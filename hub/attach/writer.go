@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,7 +44,7 @@ type Limit interface {
 // shows it. It must not block.
 type Written interface {
 	VolumeAttachmentWritten(*storagev1.VolumeAttachment)
-	PersistentVolumeWritten(*corev1.PersistentVolume)
+	PersistentVolumeWritten(*Volume)
 }
 
 func (w Writer) patchAttachment(ctx context.Context, patch *Patch, subresources ...string) (*storagev1.VolumeAttachment, error) {
@@ -75,7 +74,7 @@ func (w Writer) patchVolume(ctx context.Context, patch *Patch) error {
 		return stale(err)
 	}
 	if w.Written != nil {
-		w.Written.PersistentVolumeWritten(pv)
+		w.Written.PersistentVolumeWritten(VolumeOf(pv))
 	}
 	return nil
 }

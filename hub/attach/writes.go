@@ -23,7 +23,7 @@ const maxErrorMessage = 1024
 // an earlier attempt remains. It returns ErrStale if the note does not have the node ID of the plan: the
 // publish context is that of one node ID, and a write that arrives late must not add it to the note of another.
 func (w Writer) MarkAttached(ctx context.Context, plan Plan, publishContext map[string]string) error {
-	patch := newPatch(plan.attachment)
+	patch := newPatch(plan.attachment.Name, plan.attachment.UID)
 	if plan.Target.NodeID != "" {
 		patch.Ops = append(patch.Ops, test(annotationPath(AnnotationNodeID), plan.Target.NodeID))
 	}
@@ -76,7 +76,7 @@ func (w Writer) SaveError(ctx context.Context, va *storagev1.VolumeAttachment, o
 // ForgetError removes the error of an operation from an attached VolumeAttachment. It returns ErrStale
 // if there is no such error or the VolumeAttachment is no longer attached.
 func (w Writer) ForgetError(ctx context.Context, va *storagev1.VolumeAttachment, op Operation) error {
-	return ignoreGone(w.patchStatus(ctx, newPatch(va, test("/status/attached", true), remove(errorPath(op)))))
+	return ignoreGone(w.patchStatus(ctx, newPatch(va.Name, va.UID, test("/status/attached", true), remove(errorPath(op)))))
 }
 
 func errorPath(op Operation) string {
@@ -89,7 +89,7 @@ func errorPath(op Operation) string {
 // writeStatus writes one value into the status. It returns ErrStale if the VolumeAttachment is
 // gone.
 func (w Writer) writeStatus(ctx context.Context, va *storagev1.VolumeAttachment, path string, value any) error {
-	return w.patchStatus(ctx, newPatch(va, add(path, value)))
+	return w.patchStatus(ctx, newPatch(va.Name, va.UID, add(path, value)))
 }
 
 func (w Writer) patchStatus(ctx context.Context, patch *Patch) error {

@@ -10,7 +10,7 @@ import (
 // without a note, in the PersistentVolume, its last state or the inline specification. With "" it returns the
 // VolumeAttachments whose handle is not known.
 //
-// It decodes no object, and takes time in proportion to the VolumeAttachments of the driver. An index would take
+// It takes time in proportion to the VolumeAttachments of the driver. An index would take
 // 300 bytes for each VolumeAttachment, and only handles of unowned publications are looked up.
 func (c *Cluster) AttachmentsOfHandle(driver, handle string) []*storagev1.VolumeAttachment {
 	var found []*storagev1.VolumeAttachment
@@ -25,14 +25,5 @@ func (c *Cluster) AttachmentsOfHandle(driver, handle string) []*storagev1.Volume
 // VolumeHandle returns the volume handle of a VolumeAttachment: the noted handle, or else the handle of its
 // PersistentVolume or inline specification, "" if it is not known.
 func (c *Cluster) VolumeHandle(va *storagev1.VolumeAttachment) string {
-	if noted := attach.NotedTarget(va).VolumeHandle; noted != "" {
-		return noted
-	}
-	if va.Spec.Source.InlineVolumeSpec != nil {
-		return attach.HandleOf(attach.Inputs{VolumeAttachment: va})
-	}
-	if v := c.StoredOrDeleted(attach.VolumeName(va)); v != nil {
-		return v.Handle()
-	}
-	return ""
+	return attach.HandleOf(attach.Inputs{VolumeAttachment: va, PersistentVolume: c.VolumeOrDeleted(attach.VolumeName(va))})
 }

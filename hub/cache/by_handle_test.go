@@ -2,7 +2,6 @@ package cache_test
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -83,7 +82,7 @@ func TestVolumeAttachmentsOfAHandleAreFoundWhetherTheyNoteItOrNot(t *testing.T) 
 		attachmentOf("not noted, volume deleted", "one", "gone", ""),
 		attachmentOf("migrated", gcePD, "disk", ""),
 		inline)
-	last := c.StoredVolume("gone")
+	last := c.Volume("gone")
 	if err := c.Remove(last); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +117,7 @@ func TestVolumeAttachmentThatNotesItsHandleLaterIsFoundByTheNewHandleOnly(t *tes
 	}
 }
 
-func TestStoredVolumeTellsHandleAndModeAsTheWholeObjectDoes(t *testing.T) {
+func TestCachedVolumeHasTheHandleAndModeThatItIsCalledWith(t *testing.T) {
 	const rwo, rox, rwx = corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany
 	local := gceVolume("local", rwx)
 	local.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/d"}}
@@ -138,15 +137,9 @@ func TestStoredVolumeTellsHandleAndModeAsTheWholeObjectDoes(t *testing.T) {
 		"no source":                {&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v, err := cache.StoreVolume(tc.pv.DeepCopy())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if v.Handle() != tc.handle || v.MultiNode() != tc.multiNode {
-				t.Errorf("handle %q, many nodes %v; want %q, %v", v.Handle(), v.MultiNode(), tc.handle, tc.multiNode)
-			}
-			if got := attach.VolumeHandle(v.PersistentVolume()); got != tc.handle {
-				t.Errorf("the handle of the object is %q, want %q", got, tc.handle)
+			v := newCluster(t, tc.pv).Volume(tc.pv.Name)
+			if multiNode := v.Nodes == attach.MultiNode; v.Handle != tc.handle || multiNode != tc.multiNode {
+				t.Errorf("handle %q, many nodes %v; want %q, %v", v.Handle, multiNode, tc.handle, tc.multiNode)
 			}
 		})
 	}
@@ -165,29 +158,5 @@ func BenchmarkAttachmentsOfHandle(b *testing.B) {
 		if len(c.AttachmentsOfHandle("one", "pv-7")) != 1 {
 			b.Fatal("not found")
 		}
-	}
-}
-
-func BenchmarkMemoryOfStoredVolumes(b *testing.B) {
-	const n = 100_000
-	heap := func() uint64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	for b.Loop() {
-		before, kept := heap(), make([]*cache.StoredVolume, n)
-		for i := range kept {
-			pv := csiVolume(fmt.Sprintf("pvc-%036d", i), fmt.Sprintf("vol-%017d", i), corev1.ReadWriteOnce)
-			pv.Finalizers = []string{attach.Finalizer("one")}
-			pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "shop", Name: fmt.Sprintf("data-shop-%d", i%1000), UID: "0b1c"}
-			var err error
-			if kept[i], err = cache.StoreVolume(pv); err != nil {
-				b.Fatal(err)
-			}
-		}
-		b.ReportMetric(float64(heap()-before)/n, "B/volume")
-		runtime.KeepAlive(kept)
 	}
 }

@@ -20,12 +20,11 @@ const stopTimeout = 5 * time.Second
 // Cluster is the hub's view of the Kubernetes API. It watches once for the process, and all drivers share it.
 // After Listen and Start its methods are safe for concurrent use.
 //
-// The objects that it returns belong to the caches and must not be changed, except
-// PersistentVolumes, which are the caller's own.
+// The objects that it returns belong to the caches and must not be changed.
 type Cluster struct {
 	kube        attach.Kube
 	attachments toolscache.SharedIndexInformer // *storagev1.VolumeAttachment
-	volumes     toolscache.SharedIndexInformer // *StoredVolume
+	volumes     toolscache.SharedIndexInformer // *attach.Volume
 	nodes       toolscache.SharedIndexInformer // *storagev1.CSINode
 	drivers     toolscache.SharedIndexInformer // *storagev1.CSIDriver
 	running     sync.WaitGroup                 // the informers
@@ -34,7 +33,7 @@ type Cluster struct {
 	driversForbidden atomic.Bool                 // the hub may not read CSIDriver objects
 
 	mu      sync.Mutex
-	deleted map[string]*StoredVolume // by name, see KeepDeleted; guarded by mu
+	deleted map[string]*attach.Volume // by name, see KeepDeleted; guarded by mu
 }
 
 // New returns a Cluster that reads through a client. It starts nothing.
@@ -55,7 +54,7 @@ func New(kube attach.Kube) (*Cluster, error) {
 	return c, nil
 }
 
-// Informers are the caches of a Cluster: of *storagev1.VolumeAttachment, *StoredVolume, *storagev1.CSINode and
+// Informers are the caches of a Cluster: of *storagev1.VolumeAttachment, *attach.Volume, *storagev1.CSINode and
 // *storagev1.CSIDriver.
 type Informers struct {
 	Attachments, Volumes, Nodes, Drivers toolscache.SharedIndexInformer
@@ -63,7 +62,7 @@ type Informers struct {
 
 // Over returns a Cluster over caches that the caller fills, without watches. Neither Listen nor Start may be called.
 func Over(kube attach.Kube, i Informers) (*Cluster, error) {
-	c := &Cluster{kube: kube, attachments: i.Attachments, volumes: i.Volumes, nodes: i.Nodes, drivers: i.Drivers, deleted: map[string]*StoredVolume{}}
+	c := &Cluster{kube: kube, attachments: i.Attachments, volumes: i.Volumes, nodes: i.Nodes, drivers: i.Drivers, deleted: map[string]*attach.Volume{}}
 	if err := c.attachments.AddIndexers(attachmentIndexers()); err != nil {
 		return nil, fmt.Errorf("index VolumeAttachments: %w", err)
 	}
@@ -74,7 +73,7 @@ func Over(kube attach.Kube, i Informers) (*Cluster, error) {
 }
 
 // Handlers take the events of each kind of object. They must not block: a slow handler delays
-// the events of every driver. Volumes takes *StoredVolume.
+// the events of every driver. Volumes takes *attach.Volume.
 type Handlers struct {
 	Attachments, Volumes, Nodes, Drivers toolscache.ResourceEventHandlerFuncs
 }

@@ -1,8 +1,7 @@
 package cache
 
 import (
-	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
+	"cmp"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
@@ -13,13 +12,13 @@ import (
 
 // KeepDeleted keeps the last state of a PersistentVolume that is gone, if a VolumeAttachment names
 // it.
-func (c *Cluster) KeepDeleted(v *StoredVolume) {
-	if !c.VolumeInUse(v.name) {
+func (c *Cluster) KeepDeleted(v *attach.Volume) {
+	if !c.VolumeInUse(v.Name) {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.deleted[v.name] = v
+	c.deleted[v.Name] = v
 }
 
 // DropDeleted drops the last state of a PersistentVolume that exists again, or that no VolumeAttachment names
@@ -30,39 +29,19 @@ func (c *Cluster) DropDeleted(name string) {
 	delete(c.deleted, name)
 }
 
-// DeletedVolume returns the last state of a PersistentVolume that is gone, nil if none is kept. The
-// object is the caller's own.
-func (c *Cluster) DeletedVolume(name string) *corev1.PersistentVolume {
-	return c.storedDeleted(name).PersistentVolume()
-}
-
-func (c *Cluster) storedDeleted(name string) *StoredVolume {
+// DeletedVolume returns the last state of a PersistentVolume that is gone, nil if none is kept.
+func (c *Cluster) DeletedVolume(name string) *attach.Volume {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.deleted[name]
 }
 
-// CachedOrDeleted returns the PersistentVolume of a VolumeAttachment from the cache, or else its
-// last state, nil if neither is known.
-func (c *Cluster) CachedOrDeleted(va *storagev1.VolumeAttachment) *corev1.PersistentVolume {
-	return c.StoredOrDeleted(attach.VolumeName(va)).PersistentVolume()
+// VolumeOrDeleted returns a PersistentVolume from the cache, or else its last state, nil if neither is known.
+func (c *Cluster) VolumeOrDeleted(name string) *attach.Volume {
+	return cmp.Or(c.Volume(name), c.DeletedVolume(name))
 }
 
-// CachedOrDeleted returns the newest known state of the PersistentVolume of a VolumeAttachment, or
-// else its last state, nil if neither is known.
-func (o *Overlay) CachedOrDeleted(va *storagev1.VolumeAttachment) *corev1.PersistentVolume {
-	name := attach.VolumeName(va)
-	if pv := o.Volume(name); pv != nil {
-		return pv
-	}
-	return o.cluster.DeletedVolume(name)
-}
-
-// StoredOrDeleted returns a PersistentVolume as the cache keeps it, or else its last state, nil if
-// neither is known.
-func (c *Cluster) StoredOrDeleted(name string) *StoredVolume {
-	if v := c.StoredVolume(name); v != nil {
-		return v
-	}
-	return c.storedDeleted(name)
+// VolumeOrDeleted returns the newest known state of a PersistentVolume, or else its last state, nil if neither is known.
+func (o *Overlay) VolumeOrDeleted(name string) *attach.Volume {
+	return cmp.Or(o.Volume(name), o.cluster.DeletedVolume(name))
 }

@@ -2,8 +2,8 @@
 // for each.
 //
 // The flow: informers watch VolumeAttachments, PersistentVolumes, CSINodes and CSIDriver objects,
-// once for the process. Each object is trimmed to the fields that the hub reads, and indexed. A
-// PersistentVolume is also encoded (StoredVolume). Events go to the Handlers that Listen adds.
+// once for the process. Each object is trimmed to the fields that the hub reads, and indexed. Of a
+// PersistentVolume only an attach.Volume is kept. Events go to the Handlers that Listen adds.
 // Lookups answer from memory; methods that begin with Read ask the API server.
 //
 // A driver reads through its Overlay, which lays the driver's own writes over the caches until the

@@ -121,12 +121,12 @@ func attachmentIndex(value func(*storagev1.VolumeAttachment) string) toolscache.
 // releasableIndex indexes, by finalizer, the PersistentVolumes whose finalizers of attachers may have to be
 // removed. Nearly all PersistentVolumes keep their finalizers, and are not in the index.
 func releasableIndex(obj any) ([]string, error) {
-	v, ok := obj.(*StoredVolume)
+	v, ok := obj.(*attach.Volume)
 	if !ok {
 		return nil, fmt.Errorf("index %T as a PersistentVolume", obj)
 	}
-	if !v.releasable {
+	if v.Deleted == nil && v.MigratedTo == nil {
 		return nil, nil
 	}
-	return v.finalizers, nil
+	return v.Finalizers, nil
 }

@@ -3,7 +3,6 @@ package cache
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -21,7 +20,7 @@ func (o *Overlay) ReadInputs(ctx context.Context, va *storagev1.VolumeAttachment
 	return o.cluster.readInputs(ctx, va, o.Volume)
 }
 
-func (c *Cluster) readInputs(ctx context.Context, va *storagev1.VolumeAttachment, volume func(name string) *corev1.PersistentVolume) (attach.Inputs, error) {
+func (c *Cluster) readInputs(ctx context.Context, va *storagev1.VolumeAttachment, volume func(name string) *attach.Volume) (attach.Inputs, error) {
 	inputs := attach.Inputs{VolumeAttachment: va}
 	var err error
 	if name := attach.VolumeName(va); name != "" {

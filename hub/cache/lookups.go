@@ -36,20 +36,21 @@ func (c *Cluster) AttachmentsAtNodeID(nodeID string) []*storagev1.VolumeAttachme
 
 func (c *Cluster) attachmentsBy(index, value string) []*storagev1.VolumeAttachment {
 	objs, _ := c.attachments.GetIndexer().ByIndex(index, value) // fails only for an unknown index
-	return asAttachments(objs)
+	return all[*storagev1.VolumeAttachment](objs)
 }
 
 // AllAttachments returns every VolumeAttachment.
 func (c *Cluster) AllAttachments() []*storagev1.VolumeAttachment {
-	return asAttachments(c.attachments.GetStore().List())
+	return all[*storagev1.VolumeAttachment](c.attachments.GetStore().List())
 }
 
-func asAttachments(objs []any) []*storagev1.VolumeAttachment {
-	vas := make([]*storagev1.VolumeAttachment, len(objs))
+// all returns the objects of a cache by their type.
+func all[T any](objs []any) []T {
+	typed := make([]T, len(objs))
 	for i, obj := range objs {
-		vas[i] = obj.(*storagev1.VolumeAttachment)
+		typed[i] = obj.(T)
 	}
-	return vas
+	return typed
 }
 
 // CountByDriver returns the number of VolumeAttachments of each CSI driver that has any.
@@ -85,33 +86,22 @@ func (c *Cluster) VolumeInUse(name string) bool {
 	return len(c.AttachmentsOfVolume(name)) > 0
 }
 
-// Volume returns a PersistentVolume from the cache, nil if it is not there. The object is the
-// caller's own: each call decodes it anew.
-func (c *Cluster) Volume(name string) *corev1.PersistentVolume {
-	return c.StoredVolume(name).PersistentVolume()
-}
-
-// StoredVolume returns a PersistentVolume as the cache keeps it, nil if it is not there.
-func (c *Cluster) StoredVolume(name string) *StoredVolume {
-	return cached[*StoredVolume](c.volumes, name)
+// Volume returns a PersistentVolume from the cache, nil if it is not there.
+func (c *Cluster) Volume(name string) *attach.Volume {
+	return cached[*attach.Volume](c.volumes, name)
 }
 
 // AllVolumes returns every PersistentVolume.
-func (c *Cluster) AllVolumes() []*StoredVolume {
-	objs := c.volumes.GetStore().List()
-	volumes := make([]*StoredVolume, len(objs))
-	for i, obj := range objs {
-		volumes[i] = obj.(*StoredVolume)
-	}
-	return volumes
+func (c *Cluster) AllVolumes() []*attach.Volume {
+	return all[*attach.Volume](c.volumes.GetStore().List())
 }
 
 // SecretsOfDriver returns the Secrets that calls for the volumes of a CSI driver need, each once, sorted.
 func (c *Cluster) SecretsOfDriver(driver string) []corev1.SecretReference {
 	secrets := map[corev1.SecretReference]bool{}
 	for _, v := range c.AllVolumes() {
-		if ref, ok := v.Secret(driver); ok {
-			secrets[ref] = true
+		if v.Driver == driver && v.SecretRef != nil {
+			secrets[*v.SecretRef] = true
 		}
 	}
 	for _, va := range c.AttachmentsOfDriver(driver) {
@@ -136,15 +126,10 @@ func (c *Cluster) NodesOfDriver(driver string) map[string][]string {
 	return nodes
 }
 
-// ReleasableVolumes returns the PersistentVolumes from which a finalizer of an attacher may have to be removed:
-// they are being deleted, or are in-tree volumes.
-func (c *Cluster) ReleasableVolumes(finalizer string) []*corev1.PersistentVolume {
-	objs, _ := c.volumes.GetIndexer().ByIndex(byReleasable, finalizer) // fails only for an unknown index
-	pvs := make([]*corev1.PersistentVolume, len(objs))
-	for i, obj := range objs {
-		pvs[i] = obj.(*StoredVolume).PersistentVolume()
-	}
-	return pvs
+// ReleasableVolumes returns the PersistentVolumes that are Releasable by a driver and have its finalizer.
+func (c *Cluster) ReleasableVolumes(driver string) []*attach.Volume {
+	objs, _ := c.volumes.GetIndexer().ByIndex(byReleasable, attach.Finalizer(driver)) // fails only for an unknown index
+	return slices.DeleteFunc(all[*attach.Volume](objs), func(v *attach.Volume) bool { return !v.Releasable(driver) })
 }
 
 // CSINode returns a CSINode from the cache, nil if it is not there.

@@ -81,20 +81,20 @@ func TestLastStateOfADeletedVolumeIsKeptOnlyWhileAVolumeAttachmentNamesIt(t *tes
 	c, name := unwatched(t), "pv"
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va"}, Spec: storagev1.VolumeAttachmentSpec{
 		Attacher: someDriver, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}}}
-	last := stored(t, volumeWithFinalizer())
+	last := stored(volumeWithFinalizer())
 	c.KeepDeleted(last)
-	if pv := c.CachedOrDeleted(va); pv != nil {
+	if pv := c.VolumeOrDeleted(name); pv != nil {
 		t.Errorf("%v is kept for nobody", pv)
 	}
 	if err := c.Put(va); err != nil {
 		t.Fatal(err)
 	}
 	c.KeepDeleted(last)
-	if pv := c.CachedOrDeleted(va); pv == nil || attach.VolumeHandle(pv) != "handle" {
+	if pv := c.VolumeOrDeleted(name); pv == nil || pv.Handle != "handle" {
 		t.Errorf("got %v, want the last state", pv)
 	}
 	c.DropDeleted(name)
-	if pv := c.CachedOrDeleted(va); pv != nil {
+	if pv := c.VolumeOrDeleted(name); pv != nil {
 		t.Errorf("%v is still kept", pv)
 	}
 }

@@ -4,12 +4,12 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
 const (
@@ -43,7 +43,7 @@ func NewOverlay(logger klog.Logger, c *Cluster) *Overlay {
 		return toolscache.NewIntegerResourceVersionMutationCacheWithOptions(logger, cached,
 			toolscache.MutationCacheOptions{TTL: overlayTTL, MaxCacheSize: overlaySize})
 	}
-	return &Overlay{attachments: over(c.attachments.GetStore()), volumes: over(volumeStore{c.volumes.GetStore()}),
+	return &Overlay{attachments: over(c.attachments.GetStore()), volumes: over(c.volumes.GetStore()),
 		cluster: c, deleted: map[types.UID]bool{}}
 }
 
@@ -76,9 +76,7 @@ func (o *Overlay) VolumeAttachmentChanged(va *storagev1.VolumeAttachment) {
 
 // PersistentVolumeChanged takes a PersistentVolume that the watch has reported as added, changed or
 // deleted. Writes up to this state are dropped.
-func (o *Overlay) PersistentVolumeChanged(v *StoredVolume) {
-	o.volumes.OnAddOrUpdate(&metav1.PartialObjectMetadata{ObjectMeta: *v.objectMeta()}) // it compares resourceVersions
-}
+func (o *Overlay) PersistentVolumeChanged(v *attach.Volume) { o.volumes.OnAddOrUpdate(v) }
 
 // VolumeAttachmentDeleted takes the last state of a VolumeAttachment whose deletion the watch has
 // reported.
@@ -90,11 +88,8 @@ func (o *Overlay) VolumeAttachmentDeleted(va *storagev1.VolumeAttachment) {
 }
 
 // PersistentVolumeWritten takes a PersistentVolume that the API server returned to a write, or to a
-// read. It trims pv, which belongs to the Overlay from then on.
-func (o *Overlay) PersistentVolumeWritten(pv *corev1.PersistentVolume) {
-	trimPersistentVolume(pv)
-	o.volumes.Mutation(pv)
-}
+// read.
+func (o *Overlay) PersistentVolumeWritten(v *attach.Volume) { o.volumes.Mutation(v) }
 
 // Attachment returns the newest known state of a VolumeAttachment, nil if there is none.
 func (o *Overlay) Attachment(name string) *storagev1.VolumeAttachment {
@@ -120,10 +115,10 @@ func (o *Overlay) Newest(va *storagev1.VolumeAttachment) *storagev1.VolumeAttach
 }
 
 // Volume returns the newest known state of a PersistentVolume, nil if there is none.
-func (o *Overlay) Volume(name string) *corev1.PersistentVolume {
+func (o *Overlay) Volume(name string) *attach.Volume {
 	obj, ok, err := o.volumes.GetByKey(name)
 	if err != nil || !ok {
 		return nil
 	}
-	return obj.(*corev1.PersistentVolume)
+	return obj.(*attach.Volume)
 }

@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
 // Put stores objects in the form in which the watch would, without an event. It trims the objects,
@@ -39,7 +41,7 @@ func (c *Cluster) informerOf(obj any) (toolscache.SharedIndexInformer, error) {
 	switch obj.(type) {
 	case *storagev1.VolumeAttachment:
 		return c.attachments, nil
-	case *corev1.PersistentVolume, *StoredVolume:
+	case *corev1.PersistentVolume, *attach.Volume:
 		return c.volumes, nil
 	case *storagev1.CSINode:
 		return c.nodes, nil

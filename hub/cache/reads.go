@@ -35,14 +35,15 @@ func (c *Cluster) ReadAttachmentsVersion(ctx context.Context) (string, error) {
 }
 
 // ReadVolume returns a PersistentVolume as the API server has it now, nil if there is none.
-func (c *Cluster) ReadVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+func (c *Cluster) ReadVolume(ctx context.Context, name string) (*attach.Volume, error) {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
 		// Older API servers accept any text as the name of a PersistentVolume in a
 		// VolumeAttachment. As part of a path it would make another request, or an error
 		// about paths.
 		return nil, nil
 	}
-	return read(ctx, name, c.kube.CoreV1().PersistentVolumes().Get)
+	pv, err := read(ctx, name, c.kube.CoreV1().PersistentVolumes().Get)
+	return attach.VolumeOf(pv), err
 }
 
 // ReadNode returns a Node as the API server has it now, nil if there is none. Nodes are not cached.

@@ -14,7 +14,9 @@ import (
 // not use any more. Informers may call it again with its own result.
 func toCache(obj any) (any, error) {
 	if pv, ok := obj.(*corev1.PersistentVolume); ok {
-		return StoreVolume(pv)
+		v := attach.VolumeOf(pv)
+		shareVolumeTexts(v)
+		return v, nil
 	}
 	trim(obj)
 	return obj, nil
@@ -27,8 +29,6 @@ func trim(obj any) {
 	case *storagev1.VolumeAttachment:
 		trimVolumeAttachment(o)
 		shareTexts(o)
-	case *corev1.PersistentVolume:
-		trimPersistentVolume(o)
 	case *storagev1.CSINode:
 		trimCSINode(o)
 	case *storagev1.CSIDriver:
@@ -79,27 +79,20 @@ func sharedAnnotations(annotations map[string]string) map[string]string {
 	return shared
 }
 
-// trimPersistentVolume keeps the fields that a ControllerPublishVolume request is made of, and the name of the
-// claim, which the status shows. An in-tree volume keeps more: its translation to CSI reads the zone from the
-// labels, and the namespace of a secret from claimRef.
-func trimPersistentVolume(pv *corev1.PersistentVolume) {
-	trimMeta(&pv.ObjectMeta)
-	if pv.Spec.CSI != nil {
-		pv.Labels = nil
-		pv.Annotations = nil
-		pv.Spec.NodeAffinity = nil
+// shareVolumeTexts is shareTexts for a PersistentVolume.
+func shareVolumeTexts(v *attach.Volume) {
+	intern(&v.Driver)
+	intern(&v.FSType)
+	internEach(v.Finalizers)
+	internEach(v.AccessModes)
+	internEach(v.MountOptions)
+	for i := range v.Attributes {
+		intern(&v.Attributes[i].Key)
+		intern(&v.Attributes[i].Value)
 	}
-	if claim := pv.Spec.ClaimRef; claim != nil {
-		pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name}
-	}
-	pv.Spec.Capacity = nil
-	pv.Spec.StorageClassName = ""
-	pv.Spec.PersistentVolumeReclaimPolicy = ""
-	pv.Spec.VolumeAttributesClassName = nil
-	pv.Status = corev1.PersistentVolumeStatus{}
-	if csi := pv.Spec.CSI; csi != nil {
-		csi.NodeStageSecretRef, csi.NodePublishSecretRef = nil, nil
-		csi.ControllerExpandSecretRef, csi.NodeExpandSecretRef = nil, nil
+	if ref := v.SecretRef; ref != nil {
+		intern(&ref.Namespace)
+		intern(&ref.Name)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
 // decoded returns an object as it comes from the API server: with texts of its own.
@@ -40,27 +39,24 @@ func decoded[T any, P interface {
 func TestCachedVolumeIsWhatIsNeededOfIt(t *testing.T) {
 	filesystem, class := corev1.PersistentVolumeFilesystem, "gold"
 	secret := &corev1.SecretReference{Namespace: "default", Name: "s"}
-	needed := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pv", UID: "u", ResourceVersion: "7", Finalizers: []string{"external-attacher/d"}},
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	at, later := metav1.Unix(1, 0), metav1.Unix(2, 0)
+	want := &attach.Volume{Name: "pv", UID: "u", ResourceVersion: "7", Created: at, Deleted: &later, Finalizers: []string{"external-attacher/d"},
+		Claim: "ns/claim",
+		Source: attach.Source{Driver: "d", Handle: "h", FSType: "ext4", MountOptions: []string{"noatime"}, Attributes: []attach.Attribute{{Key: "k", Value: "v"}},
+			SecretRef: secret, AccessModes: modes, Nodes: attach.SingleNode, ReadOnly: true}}
+	whole := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv", UID: "u", ResourceVersion: "7", CreationTimestamp: at, DeletionTimestamp: &later, Finalizers: []string{"external-attacher/d"},
+			Labels: map[string]string{"a": "b"}, Annotations: map[string]string{attach.AnnotationMigratedTo: "d"}},
 		Spec: corev1.PersistentVolumeSpec{
-			ClaimRef:    &corev1.ObjectReference{Namespace: "ns", Name: "claim"},
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, MountOptions: []string{"noatime"}, VolumeMode: &filesystem,
+			ClaimRef:    &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "ns", Name: "claim", UID: "u", ResourceVersion: "9"},
+			AccessModes: modes, MountOptions: []string{"noatime"}, VolumeMode: &filesystem, StorageClassName: "sc", VolumeAttributesClassName: &class,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: "d", VolumeHandle: "h", ReadOnly: true, FSType: "ext4", VolumeAttributes: map[string]string{"k": "v"}, ControllerPublishSecretRef: secret}},
+				Driver: "d", VolumeHandle: "h", ReadOnly: true, FSType: "ext4", VolumeAttributes: map[string]string{"k": "v"}, ControllerPublishSecretRef: secret,
+				NodeStageSecretRef: secret}},
 		},
 	}
-	whole := needed.DeepCopy()
-	whole.Labels, whole.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
-	whole.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
-	whole.OwnerReferences = []metav1.OwnerReference{{Name: "o"}}
-	whole.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "ns", Name: "claim", UID: "u", ResourceVersion: "9"}
-	whole.Spec.StorageClassName, whole.Spec.VolumeAttributesClassName = "sc", &class
-	whole.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
-	whole.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{}
-	whole.Spec.CSI.NodeStageSecretRef, whole.Spec.CSI.NodePublishSecretRef = secret, secret
-	whole.Spec.CSI.ControllerExpandSecretRef, whole.Spec.CSI.NodeExpandSecretRef = secret, secret
-	whole.Status.Phase = corev1.VolumeBound
-	if diff := cmp.Diff(needed, stored(t, decoded(t, whole)).PersistentVolume()); diff != "" {
+	if diff := cmp.Diff(want, stored(decoded(t, whole)), cmp.AllowUnexported(attach.Volume{})); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
 }
@@ -86,6 +82,17 @@ func TestCachedObjectsShareTheirEqualTexts(t *testing.T) {
 	same("node", a.Spec.NodeName, b.Spec.NodeName)
 	same("finalizer", a.Finalizers[0], b.Finalizers[0])
 	same("node ID", a.Annotations[attach.AnnotationNodeID], b.Annotations[attach.AnnotationNodeID])
+	volume := func() *attach.Volume {
+		return stored(decoded(t, volumeWithFinalizer(func(pv *corev1.PersistentVolume) {
+			pv.Spec.CSI.FSType, pv.Spec.CSI.VolumeAttributes = "ext4", map[string]string{"pool": "fast"}
+			pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+		})))
+	}
+	v, w := volume(), volume()
+	same("driver", v.Driver, w.Driver)
+	same("file system", v.FSType, w.FSType)
+	same("access mode", string(v.AccessModes[0]), string(w.AccessModes[0]))
+	same("attribute", v.Attributes[0].Value, w.Attributes[0].Value)
 	keys := func(va *storagev1.VolumeAttachment) []string { return slices.Sorted(maps.Keys(va.Annotations)) }
 	for i := range keys(a) {
 		same("key of an annotation", keys(a)[i], keys(b)[i])
@@ -124,7 +131,7 @@ func TestCachedVolumeAttachmentIsWhatIsNeededOfIt(t *testing.T) {
 	}
 }
 
-func TestTrimmedVolumesAreTranslatedAsWholeOnes(t *testing.T) {
+func TestInTreeVolumesAreTranslatedOnTheirWayIn(t *testing.T) {
 	zone := map[string]string{corev1.LabelTopologyZone: "us-central1-a"}
 	for _, tc := range []struct {
 		name, driver string
@@ -147,24 +154,8 @@ func TestTrimmedVolumesAreTranslatedAsWholeOnes(t *testing.T) {
 					ClaimRef:               &corev1.ObjectReference{Namespace: "ns", Name: "claim"},
 				},
 			}
-			va := &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{Attacher: tc.driver, NodeName: "node",
-				Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv.Name}}}
-			node := &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: tc.driver, NodeID: "id"}}}}
-			target := func() attach.Target {
-				d := attach.Driver{Name: tc.driver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
-				plan, err := d.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: pv, CSINode: node})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return plan.Target
-			}
-			whole := target()
-			if whole == (attach.Target{}) {
-				t.Fatal("the whole volume is not translated")
-			}
-			pv = stored(t, pv).PersistentVolume()
-			if got := target(); got != whole {
-				t.Errorf("trimmed: %q, whole: %q", got, whole)
+			if v := stored(pv); v.Driver != tc.driver || v.Handle == "" || v.MigratedTo == nil {
+				t.Errorf("driver %q, handle %q, migrated to %v; want driver %s", v.Driver, v.Handle, v.MigratedTo, tc.driver)
 			}
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
@@ -35,9 +34,8 @@ type findings struct {
 // attachment is a VolumeAttachment that exists and has been compared.
 type attachment struct {
 	// The inputs with its last state that had the driver's finalizer, by which its detach is judged.
-	inputs attach.Inputs       // without the PersistentVolume
-	volume *cache.StoredVolume // the PersistentVolume, encoded as in the cache; nil if there was none
-	judged bool                // its attach was counted
+	inputs attach.Inputs
+	judged bool // its attach was counted
 }
 
 func newFindings(driver string, m *status.DriverMetrics) *findings {
@@ -47,7 +45,6 @@ func newFindings(driver string, m *status.DriverMetrics) *findings {
 // add adds a finding. Only the first final finding about an attach counts: node and volume may change later.
 func (f *findings) add(inputs attach.Inputs, finding attach.Observation) {
 	va := inputs.VolumeAttachment
-	inputs, volume := withoutVolume(inputs)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	a := f.attachments[va.Name]
@@ -56,7 +53,7 @@ func (f *findings) add(inputs attach.Inputs, finding attach.Observation) {
 		f.attachments[va.Name] = a
 	}
 	if before := a.inputs.VolumeAttachment; before == nil || !f.hasFinalizer(before) || f.hasFinalizer(va) {
-		a.inputs, a.volume = inputs, volume
+		a.inputs = inputs
 	}
 	if a.judged || finding.Operation == attach.Detaching && !finding.Final() {
 		return
@@ -70,19 +67,6 @@ func (f *findings) add(inputs attach.Inputs, finding attach.Observation) {
 // hasFinalizer reports whether a VolumeAttachment has the driver's finalizer.
 func (f *findings) hasFinalizer(va *storagev1.VolumeAttachment) bool {
 	return attach.HasFinalizer(va.Finalizers, attach.Finalizer(f.driver))
-}
-
-// withoutVolume takes the PersistentVolume out of inputs.
-func withoutVolume(inputs attach.Inputs) (attach.Inputs, *cache.StoredVolume) {
-	if inputs.PersistentVolume == nil {
-		return inputs, nil
-	}
-	v, err := cache.StoreVolume(inputs.PersistentVolume)
-	if err != nil {
-		return inputs, nil
-	}
-	inputs.PersistentVolume = nil
-	return inputs, v
 }
 
 // endUnless judges the detach of the VolumeAttachment that had a name, unless it still exists as va. va is nil
@@ -99,9 +83,6 @@ func (f *findings) endUnless(va *storagev1.VolumeAttachment, name string, decide
 	f.mu.Unlock()
 	if a == nil || a.inputs.VolumeAttachment.DeletionTimestamp == nil {
 		return
-	}
-	if a.volume != nil {
-		a.inputs.PersistentVolume = a.volume.PersistentVolume()
 	}
 	if finding := decider.ObserveDetach(a.inputs); finding.Final() {
 		f.mu.Lock()

@@ -77,7 +77,7 @@ func (m *passModel) begin() {
 }
 
 func (m *passModel) inputs() attach.Inputs {
-	return attach.Inputs{VolumeAttachment: m.va, PersistentVolume: m.pv, Unpublished: m.table.IsUnpublished(m.va), CSINode: &storagev1.CSINode{
+	return attach.Inputs{VolumeAttachment: m.va, PersistentVolume: attach.VolumeOf(m.pv), Unpublished: m.table.IsUnpublished(m.va), CSINode: &storagev1.CSINode{
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: passDriver, NodeID: m.nodeID}}}}}
 }
 

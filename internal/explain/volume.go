@@ -324,7 +324,7 @@ func (v *volume) handle() string {
 		noted = va.Annotations[attach.AnnotationVolumeHandle]
 	}
 	if v.pv.value != nil {
-		written = attach.VolumeHandle(v.pv.value)
+		written = attach.VolumeOf(v.pv.value).Handle
 	} else if spec := v.spec(); spec != nil && spec.CSI != nil {
 		written = spec.CSI.VolumeHandle
 	}

@@ -185,7 +185,7 @@ func (v *volume) volumeStage() bool {
 		v.stop(found(diagnosis.VolumeNotCSI, object, "neither a CSI volume nor migrated to CSI", "Look at kube-controller-manager and at the kubelet: CSI does not attach this volume."))
 		return false
 	}
-	v.ok("%s is a volume of CSI driver %s, handle %s", object, v.driver, cmp.Or(attach.VolumeHandle(pv), "unknown"))
+	v.ok("%s is a volume of CSI driver %s, handle %s", object, v.driver, cmp.Or(attach.VolumeOf(pv).Handle, "unknown"))
 	if bound := pv.Spec.ClaimRef; v.askedByClaim() && !v.ofThisClaim() {
 		v.stop(found(diagnosis.VolumeOfAnother, object, fmt.Sprintf("bound to another claim: %s/%s, UID %s", bound.Namespace, bound.Name, bound.UID), "Create the claim again, or remove the stale claimRef from the PersistentVolume."))
 	}

@@ -5,8 +5,8 @@ var objectRows = []mutant{
 		name:   "patches do not test the uid",
 		harm:   "A new VolumeAttachment of the same name gets the status of the old one: the kubelet mounts a volume that is not attached.",
 		file:   "hub/attach/patch.go",
-		old:    "append([]PatchOp{sameObject}, ops...)",
-		new:    "append([]PatchOp{sameObject}[:0], ops...)",
+		old:    `append([]PatchOp{test("/metadata/uid", uid)}, ops...)`,
+		new:    "append([]PatchOp{}, ops...)",
 		killed: []string{"hub/attach.TestPlanToAttachGuardsBothObjectsAndPublishes", "hub.TestExploreVolumes"},
 	},
 	{
@@ -21,8 +21,8 @@ var objectRows = []mutant{
 		name:   "finalizers are removed by place alone",
 		harm:   "The finalizer of another controller goes.",
 		file:   "hub/attach/patch.go",
-		old:    "return newPatch(o, test(path, finalizer), remove(path))",
-		new:    "return newPatch(o, remove(path))",
+		old:    "return newPatch(name, uid, test(path, finalizer), remove(path))",
+		new:    "return newPatch(name, uid, remove(path))",
 		killed: []string{"hub/attach.TestDetachTakesOnlyTheOwnFinalizer"},
 	},
 	{

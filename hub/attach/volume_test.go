@@ -23,7 +23,7 @@ func TestDetachIsOfTheModeOfItsVolumeIfThatIsKnown(t *testing.T) {
 	noted := annotated(AnnotationVolumeHandle, "vol-1")
 	for name, c := range map[string]struct {
 		va         *storagev1.VolumeAttachment
-		pv         *corev1.PersistentVolume
+		pv         *Volume
 		singleNode bool
 	}{
 		"one node":                    {attachment(guarded, deleted), volume(), true},
@@ -35,7 +35,7 @@ func TestDetachIsOfTheModeOfItsVolumeIfThatIsKnown(t *testing.T) {
 		"the volume as noted":         {attachment(guarded, deleted, noted), volume(modes(rwx)), false},
 		"another volume than noted":   {attachment(guarded, deleted, noted), volume(modes(rwx), handle("vol-2")), true},
 		"no PersistentVolume":         {attachment(guarded, deleted, noted), nil, true},
-		"no PersistentVolume, inline": {attachment(guarded, deleted, inline(&volume(modes(rwx)).Spec)), nil, false},
+		"no PersistentVolume, inline": {attachment(guarded, deleted, inline(&wholeVolume(modes(rwx)).Spec)), nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan, err := attaching.Decide(Inputs{VolumeAttachment: c.va, PersistentVolume: c.pv, CSINode: csiNode("id-1")})
@@ -50,7 +50,7 @@ func TestDetachIsOfTheModeOfItsVolumeIfThatIsKnown(t *testing.T) {
 }
 
 // published is what is recorded of a call that published a volume, whether it has succeeded or not.
-func published(t *testing.T, pv *corev1.PersistentVolume) Record {
+func published(t *testing.T, pv *Volume) Record {
 	t.Helper()
 	plan, err := attaching.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: pv, CSINode: csiNode("id-1")})
 	if err != nil {
@@ -63,7 +63,7 @@ func published(t *testing.T, pv *corev1.PersistentVolume) Record {
 func TestCallRunsBesideOtherNodesOnlyIfTheModeIsSoNowAndAsPublished(t *testing.T) {
 	one, many := volume(), volume(modes(corev1.ReadWriteMany))
 	another := volume(modes(corev1.ReadWriteMany), handle("vol-2"))
-	byOthers := func(pv *corev1.PersistentVolume) Record {
+	byOthers := func(pv *Volume) Record {
 		va := attachment(guarded, annotated(AnnotationNodeID, "id-1"), annotated(AnnotationVolumeHandle, "vol-1"))
 		r, ok := attaching.Recorded(Inputs{VolumeAttachment: va, PersistentVolume: pv})
 		if !ok {
@@ -73,7 +73,7 @@ func TestCallRunsBesideOtherNodesOnlyIfTheModeIsSoNowAndAsPublished(t *testing.T
 	}
 	for name, c := range map[string]struct {
 		record Record
-		now    *corev1.PersistentVolume // nil: it is gone
+		now    *Volume // nil: it is gone
 		want   bool
 	}{
 		"as before":                           {published(t, many), many, true},
@@ -101,21 +101,21 @@ func TestCallRunsBesideOtherNodesOnlyIfTheModeIsSoNowAndAsPublished(t *testing.T
 
 func TestFinalizerOfAVolumeIsNotWrittenAgainOnceAnotherAttachHasDoneSo(t *testing.T) {
 	for name, c := range map[string]struct {
-		newest func(pv *corev1.PersistentVolume)
+		newest func(v *Volume)
 		writes bool
 	}{
-		"written meanwhile": {func(pv *corev1.PersistentVolume) { pv.Finalizers = append(pv.Finalizers, finalizer) }, false},
-		"not written":       {func(*corev1.PersistentVolume) {}, true},
-		"written to another volume of the name": {func(pv *corev1.PersistentVolume) {
-			pv.UID, pv.Finalizers = types.UID("another"), append(pv.Finalizers, finalizer)
+		"written meanwhile": {func(v *Volume) { v.Finalizers = append(v.Finalizers, finalizer) }, false},
+		"not written":       {func(*Volume) {}, true},
+		"written to another volume of the name": {func(v *Volume) {
+			v.UID, v.Finalizers = types.UID("another"), append(v.Finalizers, finalizer)
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
-			s.FinalizerWrites = &FinalizerWrites{Newest: func(string) *corev1.PersistentVolume {
-				pv := s.volume()
-				c.newest(pv)
-				return pv
+			s.FinalizerWrites = &FinalizerWrites{Newest: func(string) *Volume {
+				v := s.volume()
+				c.newest(v)
+				return v
 			}}
 			s.heard()
 			if err := s.AddFinalizers(t.Context(), s.plan(attaching)); err != nil {

@@ -1,0 +1,74 @@
+package cache
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+const someDriver = "some.example.com"
+
+// stored returns a volume as its cache keeps it. The object stays the caller's own.
+func stored(pv *corev1.PersistentVolume) *attach.Volume {
+	obj, err := toCache(pv.DeepCopy())
+	if err != nil {
+		panic(err)
+	}
+	return obj.(*attach.Volume)
+}
+
+func volumeWithFinalizer(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv", ResourceVersion: "7", Finalizers: []string{"kubernetes.io/pv-protection", attach.Finalizer(someDriver)}},
+		Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+			CSI: &corev1.CSIPersistentVolumeSource{Driver: someDriver, VolumeHandle: "handle"}}},
+	}
+	for _, edit := range edits {
+		edit(pv)
+	}
+	return pv
+}
+
+func TestCachedVolumeIsKeptAsItIsWhenItsInformerTrimsItAgain(t *testing.T) {
+	v := stored(volumeWithFinalizer())
+	again, err := toCache(v)
+	if err != nil || again != any(v) {
+		t.Errorf("trimmed once more it is %v, %v", again, err)
+	}
+}
+
+func TestOnlyVolumesThatHaveToLoseTheFinalizerOfADriverAreReleasable(t *testing.T) {
+	deleting := func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = &metav1.Time{} }
+	migrated := func(pv *corev1.PersistentVolume) {
+		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{}}
+	}
+	to := func(driver string) func(*corev1.PersistentVolume) {
+		return func(pv *corev1.PersistentVolume) {
+			pv.Annotations = map[string]string{attach.AnnotationMigratedTo: driver}
+		}
+	}
+	for name, tc := range map[string]struct {
+		pv   *corev1.PersistentVolume
+		want bool
+	}{
+		"stays":                       {volumeWithFinalizer(), false},
+		"is being deleted":            {volumeWithFinalizer(deleting), true},
+		"is migrated":                 {volumeWithFinalizer(migrated, to(someDriver)), false},
+		"was migrated back":           {volumeWithFinalizer(migrated), true},
+		"is migrated to another one":  {volumeWithFinalizer(migrated, to("other.example.com")), true},
+		"is being deleted without it": {volumeWithFinalizer(deleting, func(pv *corev1.PersistentVolume) { pv.Finalizers = pv.Finalizers[:1] }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := unwatched(t)
+			if err := c.Put(tc.pv); err != nil {
+				t.Fatal(err)
+			}
+			if got := c.ReleasableVolumes(someDriver); len(got) > 0 != tc.want {
+				t.Errorf("got %v, want one: %v", got, tc.want)
+			}
+		})
+	}
+}
