@@ -96,15 +96,18 @@ func attacherWrites(va *storagev1.VolumeAttachment, finalizer string) []Write {
 	var writes []Write
 	for i := range va.ManagedFields {
 		entry := &va.ManagedFields[i]
-		fields := parseFields(entry)
+		fields, w := attachersFields(entry), Write{Manager: entry.Manager}
+		if entry.Time != nil {
+			w.Time = entry.Time.Time
+		}
 		if len(fields.Status) > 0 {
-			writes = append(writes, writeOf(entry, WroteStatus))
+			writes = append(writes, Write{w.Manager, w.Time, WroteStatus})
 		}
 		if fields.hasFinalizer(finalizer) {
-			writes = append(writes, writeOf(entry, WroteFinalizer))
+			writes = append(writes, Write{w.Manager, w.Time, WroteFinalizer})
 		}
 		if fields.hasNodeID() {
-			writes = append(writes, writeOf(entry, WroteNodeID))
+			writes = append(writes, Write{w.Manager, w.Time, WroteNodeID})
 		}
 	}
 	return writes

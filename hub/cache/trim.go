@@ -57,6 +57,13 @@ func shareTexts(va *storagev1.VolumeAttachment) {
 	intern(&va.Spec.NodeName)
 	internEach(va.Finalizers)
 	va.Annotations = sharedAnnotations(va.Annotations)
+	for i := range va.ManagedFields {
+		e := &va.ManagedFields[i]
+		intern(&e.Manager)
+		intern(&e.Operation)
+		intern(&e.APIVersion)
+		intern(&e.Subresource)
+	}
 }
 
 // sharedAnnotations returns a copy of annotations that shares the keys which attachers write, and the node ID. The
