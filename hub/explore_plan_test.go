@@ -22,7 +22,7 @@ var tablePlan = snapshot.Must[volume.Table](append(tableRules,
 var seenPlan = snapshot.Must[volume.Table](append(tableRules, snapshot.Skip("volume.Table.Queue"))...)
 
 var tableRules = []snapshot.Rule{
-	snapshot.Fresh("sync.Mutex", "queue.term.wake"),
+	snapshot.Skip("sync.Mutex", "queue.term.wake"),
 	snapshot.Share("*v1.SecretReference", "queue.Limits.Pause", "queue.Retries.Session", "queue.Retries.LastSession", "queue.Queue.beliefs"),
 	snapshot.Holds("list.Element.Value", &queue.Item{}),
 	snapshot.Zero("time.Time"),

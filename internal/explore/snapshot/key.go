@@ -2,129 +2,37 @@ package snapshot
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
 	"unsafe"
 )
 
-// keyer makes one key at a time.
-type keyer struct {
-	regions
-	shared *sharedKeys
-	key    []byte
-	begin  int // of the key in the slice
-	ranks  []ranked
-	pairs  []*pair
-	iter   reflect.MapIter
-	order  []int
+// Append appends the key of a value to a slice. Two values have the same key if they differ only in what the rules leave out.
+func (p *Plan[T]) Append(key []byte, from *T) []byte {
+	k := keyer{key: key, found: map[place]int{}}
+	k.value(p.root, reflect.ValueOf(from).Elem())
+	k.fillRanks()
+	return k.key
 }
 
-// append appends the key of a value to a slice, with room for the ranks.
-func (k *keyer) append(to []byte, l *layout, from unsafe.Pointer) []byte {
-	k.begin = len(to)
-	k.known = k.known[:0]
-	for {
-		k.reset()
-		k.key, k.ranks = to, k.ranks[:0]
-		k.pointer(from, l)
-		for done := 0; done < len(k.list) && !k.conflict; done++ {
-			x := k.list[done]
-			if x.count == 0 {
-				continue // a map
-			}
-			k.number(uint64(x.layout.id))
-			k.number(uint64(x.count))
-			for i := range uintptr(x.count) {
-				k.run(x.layout.ops, unsafe.Add(x.from, i*x.layout.size))
-			}
-		}
-		if !k.conflict {
-			clear(k.list)
-			clear(k.known)
-			key := k.key
-			k.key = nil
-			return key
-		}
-	}
+// keyer makes one key.
+type keyer struct {
+	key   []byte
+	found map[place]int // values that pointers lead to, and maps, by the order in which they were found
+	ranks []ranked
+}
+
+// place is where a value is: the first field of a struct has the same address, and another type.
+type place struct {
+	at  unsafe.Pointer
+	typ reflect.Type
 }
 
 func (k *keyer) number(n uint64) { k.key = binary.AppendUvarint(k.key, n) }
-
-// place appends where some values are: the number of the region, in the order in which they are found, and the offset.
-func (k *keyer) place(from unsafe.Pointer, l *layout, count int, slice bool) {
-	i, off, _ := k.find(from, l, count, slice)
-	switch {
-	case k.conflict:
-	case off == 0:
-		k.number(uint64(i+1) << 1)
-	default:
-		k.number(uint64(i+1)<<1 | 1)
-		k.number(uint64(off))
-	}
-}
-
-func (k *keyer) pointer(from unsafe.Pointer, l *layout) {
-	switch {
-	case from == nil:
-		k.number(0)
-	case l.size == 0:
-		k.number(1)
-	case !k.conflict:
-		k.place(from, l, 1, false)
-	}
-}
-
-func (k *keyer) slice(l *layout, from *sliceHeader) {
-	k.number(uint64(from.len))
-	if from.len > 0 && l.size > 0 && !k.conflict {
-		k.place(from.data, l, from.len, true)
-	}
-}
-
-func (k *keyer) run(ops []op, from unsafe.Pointer) {
-	for i := range ops {
-		o := &ops[i]
-		from := unsafe.Add(from, o.off)
-		switch o.code {
-		case opBytes:
-			k.key = append(k.key, unsafe.Slice((*byte)(from), o.n)...)
-		case opString:
-			s := *(*string)(from)
-			k.number(uint64(len(s)))
-			k.key = append(k.key, s...)
-		case opPointer:
-			k.pointer(*(*unsafe.Pointer)(from), o.layout)
-		case opSlice:
-			k.slice(o.layout, (*sliceHeader)(from))
-		case opMap:
-			k.mapKey(o.mapping, from)
-		case opInterface:
-			k.interfaced(o, from)
-		case opArray:
-			for n := range o.n {
-				k.run(o.layout.ops, unsafe.Add(from, n*o.layout.size))
-			}
-		case opCustom:
-			k.key = o.custom.key(reflect.NewAt(o.typ, from).Elem(), k.key)
-		case opShared:
-			k.sharedKey(*(*unsafe.Pointer)(from), o.layout)
-		case opIsNil:
-			k.bit(*(*unsafe.Pointer)(from) == nil)
-		case opTime:
-			k.time(*(*time.Time)(from))
-		case opIsZero:
-			k.bit(reflect.NewAt(o.typ, from).Elem().IsZero() || o.typ == timeType && (*time.Time)(from).IsZero())
-		case opRank:
-			num, text := measure(o.typ, from)
-			k.ranks = append(k.ranks, ranked{len(k.key) - k.begin, o.group, num, text})
-			k.key = append(k.key, 0, 0, 0, 0)
-		case opSaturate:
-			k.saturated(o, from)
-		}
-	}
-}
 
 func (k *keyer) bit(b bool) {
 	if b {
@@ -134,126 +42,188 @@ func (k *keyer) bit(b bool) {
 	}
 }
 
-func (k *keyer) time(t time.Time) {
-	if t.IsZero() {
-		k.key = append(k.key, 0)
-		return
+// again reports whether a place was found before, and appends which one it is.
+func (k *keyer) again(p place) bool {
+	n, ok := k.found[p]
+	if !ok {
+		n = 0
+		k.found[p] = len(k.found) + 1
 	}
-	k.key = binary.BigEndian.AppendUint64(append(k.key, 1), uint64(t.Unix()))
-	k.key = binary.BigEndian.AppendUint32(k.key, uint32(t.Nanosecond()))
-}
-
-func (k *keyer) saturated(o *op, from unsafe.Pointer) {
-	v := reflect.NewAt(o.typ, from).Elem()
-	if v.CanInt() {
-		k.key = binary.AppendVarint(k.key, min(v.Int(), int64(o.limit)))
-	} else {
-		k.number(min(v.Uint(), o.limit))
-	}
-}
-
-func (k *keyer) interfaced(o *op, from unsafe.Pointer) {
-	h, n := dynamic(o, from)
 	k.number(uint64(n))
-	if n == 0 {
-		return
-	}
-	words := *(*interfaceWords)(from)
-	switch {
-	case h.layout != nil:
-		k.pointer(words.data, h.layout)
-	case h.direct:
-		k.run(h.ops, unsafe.Pointer(&words.data))
+	return ok
+}
+
+// value appends a value, which has an address if pointers lead to values of its type.
+func (k *keyer) value(n *node, v reflect.Value) {
+	switch n.mode {
+	case skip:
+	case zero:
+		k.bit(v.IsZero() || n.typ == timeType && timeOf(v).IsZero())
+	case rank:
+		k.ranked(n, v)
+	case saturate:
+		if v.CanInt() {
+			k.key = binary.AppendVarint(k.key, min(v.Int(), int64(n.limit)))
+		} else {
+			k.number(min(v.Uint(), n.limit))
+		}
+	case share:
+		if k.bit(v.IsZero()); n.elem != nil && !v.IsNil() {
+			others := k.found
+			k.found = map[place]int{}
+			k.value(n.elem, v.Elem())
+			k.found = others
+		}
 	default:
-		k.run(h.ops, words.data)
+		if !n.pointed || !k.again(place{v.Addr().UnsafePointer(), n.typ}) {
+			k.deep(n, v)
+		}
 	}
 }
 
-// mapItem is an element of a map, and where its key is in keyer.key.
-type mapItem struct {
-	start, end int
-	elem       unsafe.Pointer // the element if it is a pointer, else where a copy of it is
+func (k *keyer) deep(n *node, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Bool:
+		k.bit(v.Bool())
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		k.key = binary.AppendVarint(k.key, v.Int())
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		k.number(v.Uint())
+	case reflect.Float32, reflect.Float64:
+		k.key = fmt.Appendf(k.key, "%v;", v.Float())
+	case reflect.String:
+		k.number(uint64(v.Len()))
+		k.key = append(k.key, v.String()...)
+	case reflect.Pointer:
+		if k.bit(v.IsNil()); !v.IsNil() {
+			k.value(n.elem, v.Elem())
+		}
+	case reflect.Slice:
+		k.number(uint64(v.Len()))
+		fallthrough
+	case reflect.Array:
+		for i := range v.Len() {
+			k.value(n.elem, v.Index(i))
+		}
+	case reflect.Struct:
+		if n.typ == timeType {
+			k.key = fmt.Appendf(k.key, "%d;", timeOf(v).UnixNano())
+		}
+		for i, f := range n.fields {
+			if f != nil {
+				k.value(f, exported(v.Field(i)))
+			}
+		}
+	case reflect.Map:
+		k.mapping(n, v)
+	case reflect.Interface:
+		k.interfaced(n, v)
+	default:
+		panic(fmt.Sprintf("snapshot: %s is a %v", n.path, v.Kind()))
+	}
 }
 
-func (k *keyer) mapKey(m *mapping, from unsafe.Pointer) {
-	at := *(*unsafe.Pointer)(from)
-	n := 0
-	if at != nil {
-		n = reflect.NewAt(m.typ, from).Elem().Len()
+// exported returns a field as if it were exported.
+func exported(f reflect.Value) reflect.Value {
+	if f.CanInterface() {
+		return f
 	}
-	if at == nil || n == 0 && m.empty {
+	return reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem()
+}
+
+// placed returns a value in memory of its own, where it has an address.
+func placed(v reflect.Value) reflect.Value {
+	at := reflect.New(v.Type()).Elem()
+	at.Set(v)
+	return at
+}
+
+func timeOf(v reflect.Value) time.Time { return *(*time.Time)(v.Addr().UnsafePointer()) }
+
+func (k *keyer) interfaced(n *node, v reflect.Value) {
+	if v.IsNil() {
 		k.number(0)
 		return
 	}
-	if i := k.slots[k.slot(uintptr(at))]; i != 0 {
-		k.number(1)
-		k.number(uint64(i))
+	i := slices.Index(n.holds, v.Elem().Type())
+	if i < 0 {
+		panic(fmt.Sprintf("snapshot: %s holds a %v, which Holds does not name", n.path, v.Elem().Type()))
+	}
+	k.number(uint64(i) + 1)
+	k.value(n.inside[i], placed(v.Elem()))
+}
+
+func (k *keyer) mapping(n *node, v reflect.Value) {
+	if v.IsNil() || n.empty && v.Len() == 0 {
+		k.bit(true)
 		return
 	}
-	k.add(region{from: at, size: 1})
-	k.number(uint64(n) + 2)
-	if n == 0 || k.conflict {
+	k.bit(false)
+	if k.again(place{v.UnsafePointer(), n.typ}) {
 		return
 	}
-	var room [8]mapItem
-	start := len(k.key)
-	items := k.items(m, from, room[:0])
-	slices.SortFunc(items, func(a, b mapItem) int { return bytes.Compare(k.key[a.start:a.end], k.key[b.start:b.end]) })
-	end := len(k.key)
+	type item struct {
+		key  []byte
+		elem reflect.Value
+	}
+	items, key := make([]item, 0, v.Len()), k.key
+	for iter := v.MapRange(); iter.Next(); {
+		k.key = nil
+		k.value(n.key, placed(iter.Key()))
+		items = append(items, item{k.key, iter.Value()})
+	}
+	k.key = key
+	slices.SortFunc(items, func(a, b item) int { return bytes.Compare(a.key, b.key) })
+	k.number(uint64(len(items)))
 	for _, x := range items {
-		k.key = append(k.key, k.key[x.start:x.end]...)
-	}
-	k.key = append(k.key[:start], k.key[end:]...)
-	switch {
-	case m.direct != nil:
-		for _, x := range items {
-			k.pointer(x.elem, m.direct)
-		}
-	case m.elem.Kind() == reflect.Pointer && !m.plain:
-		for i := range items {
-			k.run(m.elemOps, unsafe.Pointer(&items[i].elem))
-		}
-	case !m.plain:
-		for _, x := range items {
-			k.run(m.elemOps, x.elem)
-		}
+		k.key = append(k.key, x.key...)
+		k.value(n.elem, placed(x.elem))
 	}
 }
 
-// items appends the keys of the elements of a map to the key, in no order. Plain elements follow their keys.
-func (k *keyer) items(m *mapping, from unsafe.Pointer, items []mapItem) []mapItem {
-	if m.direct != nil {
-		for name, elem := range *(*map[string]unsafe.Pointer)(from) {
-			start := len(k.key)
-			k.number(uint64(len(name)))
-			k.key = append(k.key, name...)
-			items = append(items, mapItem{start, len(k.key), elem})
-		}
-		return items
+// ranked is a value that is replaced by its rank, which is known only at the end.
+type ranked struct {
+	at    int // in the key
+	group int
+	num   uint64
+	text  string
+}
+
+func (r ranked) compare(o ranked) int {
+	return cmp.Or(cmp.Compare(r.group, o.group), cmp.Compare(r.num, o.num), cmp.Compare(r.text, o.text))
+}
+
+// ranked leaves room for a rank.
+func (k *keyer) ranked(n *node, v reflect.Value) {
+	const sign = 1 << 63
+	r := ranked{at: len(k.key), group: n.group}
+	switch {
+	case v.IsZero():
+	case v.CanInt():
+		r.num = uint64(v.Int()) ^ sign
+	case v.CanUint():
+		r.num = v.Uint()
+	default:
+		r.num, r.text = uint64(v.Len()), v.String()
 	}
-	p := pairOf(&k.pairs, m)
-	iter := &k.iter // no other map is walked meanwhile
-	iter.Reset(reflect.NewAt(m.typ, from).Elem())
-	for iter.Next() {
-		start := len(k.key)
-		p.key.SetIterKey(iter)
-		k.run(m.keyOps, p.key.Addr().UnsafePointer())
-		if m.plain {
-			p.elem.SetIterValue(iter)
-			k.run(m.elemOps, p.elem.Addr().UnsafePointer())
-			items = append(items, mapItem{start: start, end: len(k.key)})
-			continue
+	k.ranks = append(k.ranks, r)
+	k.key = append(k.key, 0, 0, 0, 0)
+}
+
+// fillRanks writes the ranks into the key.
+func (k *keyer) fillRanks() {
+	slices.SortFunc(k.ranks, ranked.compare)
+	rank := uint32(0)
+	for i, x := range k.ranks {
+		switch {
+		case i == 0 || x.group != k.ranks[i-1].group:
+			rank = 0
+			if x.num != 0 {
+				rank = 1
+			}
+		case x.compare(k.ranks[i-1]) != 0:
+			rank++
 		}
-		if m.elem.Kind() == reflect.Pointer {
-			p.elem.SetIterValue(iter)
-			items = append(items, mapItem{start, len(k.key), *(*unsafe.Pointer)(p.elem.Addr().UnsafePointer())})
-			continue
-		}
-		elem := reflect.New(m.elem)
-		elem.Elem().SetIterValue(iter)
-		items = append(items, mapItem{start, len(k.key), elem.UnsafePointer()})
+		binary.BigEndian.PutUint32(k.key[x.at:], rank)
 	}
-	iter.Reset(reflect.Value{})
-	putPair(k.pairs, m, p)
-	return items
 }

@@ -3,41 +3,30 @@ package snapshot
 import (
 	"fmt"
 	"reflect"
-	"slices"
-	"sync"
-	"unsafe"
+	"time"
 )
 
-// Plan copies values of a type, and makes keys of them. It is safe for concurrent use, also on the same value.
-type Plan[T any] struct {
-	copies, keys *layout
-	copiers      sync.Pool
-	shared       *sharedKeys
-}
+// Plan makes keys of values of a type. It is safe for concurrent use, also on the same value.
+type Plan[T any] struct{ root *node }
 
 // Of makes a plan for a type. An error names all fields that need a rule, and all rules that apply to nothing.
 func Of[T any](list ...Rule) (*Plan[T], error) {
 	t := reflect.TypeFor[T]()
-	r := &rules{list: list, used: map[string]bool{}}
-	copying := &compiler{rules: r, layouts: map[reflect.Type]*layout{}, pointed: map[reflect.Type]bool{}}
-	keying := &compiler{rules: r, keys: true, layouts: map[reflect.Type]*layout{}, pointed: map[reflect.Type]bool{}}
-	p := &Plan[T]{copies: copying.layout(t, t.String()), keys: keying.layout(t, t.String()), shared: &sharedKeys{}}
-	copying.finish()
-	keying.finish()
-	errs := slices.Concat(copying.errs, keying.errs)
+	c := &compiler{rules: rules{list: list, reached: map[string]bool{}}, byType: map[reflect.Type]*node{}, pointed: map[reflect.Type]bool{t: true}}
+	c.rules.reach(t)
 	for _, rule := range list {
-		for _, name := range rule.names {
-			if !r.used[name] {
-				errs = append(errs, fmt.Sprintf("the rule for %s applies to nothing: no such type or field is reached", name))
-			}
+		for _, held := range rule.holds {
+			c.rules.reach(held)
 		}
 	}
-	if err := joined(t, errs); err != nil {
-		return nil, err
+	root := c.node(t, nil, "", t.String())
+	for _, n := range c.all {
+		n.pointed = c.pointed[n.typ]
 	}
-	p.copiers.New = func() any { return &copier{} }
-	p.shared.keyers.New = func() any { return &keyer{shared: p.shared} }
-	return p, nil
+	if errs := append(c.errs, c.rules.unused()...); len(errs) > 0 {
+		return nil, fmt.Errorf("no snapshot plan for %v:\n\t%s", t, joined(errs))
+	}
+	return &Plan[T]{root}, nil
 }
 
 // Must is Of for rules that are known to fit. It panics if they do not.
@@ -49,20 +38,106 @@ func Must[T any](list ...Rule) *Plan[T] {
 	return p
 }
 
-// Copy returns a deep copy of a value.
-func (p *Plan[T]) Copy(from *T) *T {
-	c := p.copiers.Get().(*copier)
-	to := c.copy(p.copies, unsafe.Pointer(from))
-	p.copiers.Put(c)
-	return (*T)(to)
+// node says how values of a type, or of a field, are keyed.
+type node struct {
+	treatment
+	typ       reflect.Type
+	path      string
+	pointed   bool    // pointers lead to values of the type
+	fields    []*node // of a struct; nil: left out
+	key, elem *node
+	inside    []*node // of an interface, as holds
 }
 
-// Append appends the key of a value to a slice. Two values have the same key if they differ only in what the rules leave
-// out.
-func (p *Plan[T]) Append(key []byte, from *T) []byte {
-	k := p.shared.keyers.Get().(*keyer)
-	key = k.append(key, p.keys, unsafe.Pointer(from))
-	k.fillRanks(key)
-	p.shared.keyers.Put(k)
-	return key
+// compiler makes the nodes of all types that a type leads to.
+type compiler struct {
+	rules   rules
+	byType  map[reflect.Type]*node
+	all     []*node
+	pointed map[reflect.Type]bool
+	errs    []string
+}
+
+var timeType = reflect.TypeFor[time.Time]()
+
+// node returns the node of a type, or of a field of another. The path is one of fields that leads to it.
+func (c *compiler) node(t, owner reflect.Type, field, path string) *node {
+	tr, own := c.rules.treatment(t, owner, field)
+	if n := c.byType[t]; n != nil && !own {
+		return n
+	}
+	n := &node{treatment: tr, typ: t, path: path}
+	c.all = append(c.all, n)
+	if !own {
+		c.byType[t] = n
+	}
+	if tr.mode == share && t.Kind() != reflect.Func && t.Kind() != reflect.Chan && t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface {
+		n.mode = deep
+	}
+	isInt := t.Kind() >= reflect.Int && t.Kind() <= reflect.Uintptr
+	switch {
+	case tr.mode == rank && !isInt && t.Kind() != reflect.String, tr.mode == saturate && !isInt:
+		c.fail(n, "Rank takes integers and strings, and Saturate integers")
+	case n.mode == share && t.Kind() == reflect.Pointer:
+		n.elem = c.node(t.Elem(), nil, "", path)
+	case n.mode == deep:
+		c.parts(n)
+	}
+	return n
+}
+
+func (c *compiler) fail(n *node, text string) {
+	c.errs = append(c.errs, fmt.Sprintf("%s (%v): %s", n.path, n.typ, text))
+}
+
+// parts makes the nodes of what a value has and leads to.
+func (c *compiler) parts(n *node) {
+	switch t := n.typ; t.Kind() {
+	case reflect.Pointer:
+		c.pointed[t.Elem()] = true
+		n.elem = c.node(t.Elem(), nil, "", n.path)
+	case reflect.Slice, reflect.Array:
+		n.elem = c.node(t.Elem(), nil, "", n.path+"[]")
+	case reflect.Map:
+		n.key, n.elem = c.node(t.Key(), nil, "", n.path+"{}"), c.node(t.Elem(), nil, "", n.path+"[]")
+		if !isPlain(t.Key()) {
+			c.fail(n, "the keys of a map must consist of numbers and strings: name it in Skip")
+		}
+	case reflect.Interface:
+		if n.holds == nil {
+			c.fail(n, "an interface may hold anything: name it in Holds, Share or Skip")
+		}
+		for _, dynamic := range n.holds {
+			n.inside = append(n.inside, c.node(dynamic, nil, "", n.path+".("+dynamic.String()+")"))
+		}
+	case reflect.Struct:
+		if t.PkgPath() == "sync" {
+			c.fail(n, "locks and the like have no key: name it in Skip")
+		}
+		for i := 0; t != timeType && t.PkgPath() != "sync" && i < t.NumField(); i++ {
+			f := c.node(t.Field(i).Type, t, t.Field(i).Name, n.path+"."+t.Field(i).Name)
+			if f.mode == skip || t.Field(i).Name == "_" {
+				f = nil
+			}
+			n.fields = append(n.fields, f)
+		}
+	case reflect.Chan, reflect.Func, reflect.UnsafePointer:
+		c.fail(n, "it has no key: name it in Skip or Share")
+	}
+}
+
+// isPlain reports whether values of a type are equal if their contents are, whatever their addresses.
+func isPlain(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Array:
+		return isPlain(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if !isPlain(t.Field(i).Type) {
+				return false
+			}
+		}
+		return true
+	}
+	return t.Kind() == reflect.String || t.Kind() >= reflect.Bool && t.Kind() <= reflect.Complex128
 }
