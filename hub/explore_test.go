@@ -18,11 +18,6 @@ import "testing"
 // and full nodes play no part, and any delay may end next; listings of the driver; graceful releases of the lease; Secrets;
 // sessions that end; Nodes that are not ready; and requests that arrive after their sender has lost the lease, which the fence and the
 // deadlines exclude (package lease).
-//
-// No step is Local, so that explore leaves none out. An event or an answer that reaches a replica goes along neither with a
-// takeover, a watch that ends or a list, after which the replica decides otherwise or the step is no longer there, nor with what
-// else reaches the replica. And Reached tells before from after: what is on its way is not at rest. Options.CheckLocal rejects
-// all of these: events to a replica that does not lead, events to one that has nothing in flight, and answers.
 
 // exploredConfig is one world. It begins with A as the leader and the first of the attachments attached, if that is asked for.
 type exploredConfig struct {

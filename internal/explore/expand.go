@@ -11,7 +11,6 @@ import (
 // expansion is what the steps of a state lead to.
 type expansion[S any] struct {
 	successors []successor[S]
-	alone      bool // one Local step was taken, the others were left out
 	fault      *fault
 }
 
@@ -23,28 +22,12 @@ type successor[S any] struct {
 	state  S
 }
 
-// expand takes the steps of a state: one Local step alone if there is one and it leads to a state that is new or has a
-// higher number, else all. Package doc says why that is sound.
+// expand takes the steps of a state.
 func (r *run[S]) expand(worker int, from item[S], x *expansion[S]) {
-	x.successors, x.alone, x.fault = x.successors[:0], false, nil
+	x.successors, x.fault = x.successors[:0], nil
 	steps, f := r.stepsOf(from)
 	if x.fault = f; f != nil {
 		return
-	}
-	if !r.options.Full {
-		for i, step := range steps {
-			if !step.Local || step.Fault {
-				continue
-			}
-			y, f := r.take(worker, from, i, step)
-			if x.fault = f; f != nil {
-				return
-			}
-			if y.number == none || y.number > from.number {
-				x.successors, x.alone = append(x.successors, y), len(steps) > 1
-				return
-			}
-		}
 	}
 	for i, step := range steps {
 		y, f := r.take(worker, from, i, step)
@@ -52,9 +35,6 @@ func (r *run[S]) expand(worker int, from item[S], x *expansion[S]) {
 			return
 		}
 		x.successors = append(x.successors, y)
-	}
-	if r.options.CheckLocal {
-		x.fault = r.checkLocal(from, steps)
 	}
 }
 

@@ -23,12 +23,6 @@ type Step[S any] struct {
 	// Fault: something breaks, or a user changes what is wanted. From each state, what is wanted must be within reach
 	// by steps that are no faults.
 	Fault bool
-	// Local: the step goes along with each other step, now and in all states that other steps lead to: in either order
-	// they lead to the same state; or the other step leads to the same state with and without the local one before it,
-	// as the crash of a process does that forgets what the process has just learned. Until then the step stays there,
-	// and stays Local. Neither Check nor Reached tells the state before it from the state after it. Run may then leave
-	// out the other steps of the state; a step that is a Fault too is never taken alone. Options.CheckLocal verifies it.
-	Local bool
 	// Do returns the state after the step. An error is a fault that shows in the step itself.
 	Do func() (S, error)
 }

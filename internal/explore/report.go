@@ -14,7 +14,6 @@ type Report struct {
 	Edges   int // steps taken, faults included
 	Depth   int // most steps of a shortest way to a state
 	Largest int // most states of one level: the same number of steps from the start
-	Alone   int // states of which one Local step was taken and the others were left out
 	// Open is how many states Run did not take all steps of, because it was cut. They count as if what is wanted could
 	// be reached from them.
 	Open int
@@ -44,8 +43,8 @@ func (r *Report) String() string {
 	default:
 		b.WriteString("ended at a fault\n")
 	}
-	fmt.Fprintf(&b, "%d states, %d edges, depth %d, largest level %d, %d states with one local step alone, %v, %.0f states/s\n",
-		r.States, r.Edges, r.Depth, r.Largest, r.Alone, r.Elapsed.Round(time.Millisecond), r.PerSecond())
+	fmt.Fprintf(&b, "%d states, %d edges, depth %d, largest level %d, %v, %.0f states/s\n",
+		r.States, r.Edges, r.Depth, r.Largest, r.Elapsed.Round(time.Millisecond), r.PerSecond())
 	if r.Stuck > 0 {
 		fmt.Fprintf(&b, "stuck: %s\n", counted(r.Stuck, "state"))
 	}
@@ -56,7 +55,7 @@ func (r *Report) String() string {
 }
 
 func (r *run[S]) report() *Report {
-	return &Report{States: r.table.len(), Edges: r.steps, Depth: r.depth, Largest: r.largest, Alone: r.alone,
+	return &Report{States: r.table.len(), Edges: r.steps, Depth: r.depth, Largest: r.largest,
 		Open: r.table.len() - r.expanded, Cut: r.cut}
 }
 

@@ -21,10 +21,6 @@ type Options struct {
 	Workers int
 	// Progress gets a line every 5 seconds. nil: none.
 	Progress io.Writer
-	// Full takes all steps in each state, also where a Local step would do.
-	Full bool
-	// CheckLocal is Full, and verifies in each state what the Local steps promise. Run takes several times as long.
-	CheckLocal bool
 }
 
 // Run goes through the states of a world, breadth first, until it finds a fault or has seen all states, or until the
@@ -37,7 +33,6 @@ func Run[S any](ctx context.Context, model Model[S], o Options) (*Report, error)
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
-	o.Full = o.Full || o.CheckLocal
 	r := &run[S]{model: model, options: o, table: newTable(), began: time.Now(), keys: make([][]byte, o.Workers)}
 	r.printed = r.began
 	if err := r.begin(); err != nil {
@@ -63,7 +58,7 @@ func Run[S any](ctx context.Context, model Model[S], o Options) (*Report, error)
 }
 
 // batchSize is how many states are worked on before their successors are numbered. It is a constant because the numbers
-// of the states and what the reduction leaves out depend on it.
+// of the states depend on it.
 const batchSize = 1024
 
 // run is one run of Run.
@@ -77,16 +72,16 @@ type run[S any] struct {
 	edges    pages[uint32] // successors by steps that are no faults, without the state itself
 	expanded int           // states from 0 whose successors are all known
 
-	level, next  []item[S]
-	batch        [batchSize]expansion[S]
-	keys         [][]byte // by worker
-	depth        int      // of level
-	largest      int
-	steps, alone int
-	fault        *fault // the first
-	cut          string // why the run ends before its time
-	began        time.Time
-	printed      time.Time
+	level, next []item[S]
+	batch       [batchSize]expansion[S]
+	keys        [][]byte // by worker
+	depth       int      // of level
+	largest     int
+	steps       int
+	fault       *fault // the first
+	cut         string // why the run ends before its time
+	began       time.Time
+	printed     time.Time
 }
 
 // item is a state whose steps have not been taken.
@@ -157,9 +152,6 @@ func (r *run[S]) merge(batch []item[S]) {
 			return
 		}
 		r.steps += len(x.successors)
-		if x.alone {
-			r.alone++
-		}
 		degree := 0
 		first := r.edges.len
 		for k := range x.successors {

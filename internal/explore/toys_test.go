@@ -19,10 +19,7 @@ type toy[S comparable] struct {
 
 type mark int
 
-const (
-	fault mark = iota
-	local
-)
+const fault mark = 0
 
 func (t toy[S]) Start() []S { return t.starts }
 
@@ -31,7 +28,6 @@ func (t toy[S]) Steps(s S) (steps []explore.Step[S]) {
 		step := explore.Step[S]{Name: name, Do: func() (S, error) { return to, nil }}
 		for _, m := range marks {
 			step.Fault = step.Fault || m == fault
-			step.Local = step.Local || m == local
 		}
 		steps = append(steps, step)
 	})

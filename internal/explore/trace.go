@@ -12,7 +12,7 @@ type Kind string
 
 const (
 	StateWrong Kind = "wrong state" // Check fails
-	StepWrong  Kind = "wrong step"  // Step.Do fails, or a Local step breaks its promise (CheckLocal)
+	StepWrong  Kind = "wrong step"  // Step.Do fails
 	Stuck      Kind = "stuck"       // no steps without faults lead to a state with Reached
 )
 
