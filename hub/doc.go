@@ -43,9 +43,7 @@
 //     own it, and unused.go whether its node uses it. drain.go does that at the end of a term.
 //   - finalizers.go removes the finalizer from a PersistentVolume that is being deleted.
 //   - takeover.go says what a new leader reads again.
-//   - find_dangling.go finds volumes that the driver reports where no VolumeAttachment asks for them;
-//     dangling.go reports them, or has them detached.
-//   - drift.go compares with the driver's own list of volumes, stuck.go reports operations that have had no
+//   - drift.go acts on what differs from the driver's own list of volumes (hub/drift), stuck.go reports operations that have had no
 //     success for long, hanging.go logs calls that hang, and resync.go finds work that events have missed
 //     (periodic.go runs the four).
 //   - wind_down.go serves a driver with WindDown only while something of it is attached.

@@ -37,7 +37,7 @@ func (l *leader) detachUnowned(ctx context.Context) {
 	for _, u := range l.table.UnownedAll() {
 		byVolume[u.Target.VolumeHandle] = append(byVolume[u.Target.VolumeHandle], u)
 	}
-	parallel, nodes := l.settings().ParallelMultiNode, l.nodesNow()
+	parallel, r := l.settings().ParallelMultiNode, l.newRound()
 	var tasks []func()
 	for _, all := range byVolume {
 		oneByOne := len(all) // publications that one task detaches
@@ -47,7 +47,7 @@ func (l *leader) detachUnowned(ctx context.Context) {
 		for some := range slices.Chunk(all, oneByOne) {
 			tasks = append(tasks, func() {
 				for _, u := range some {
-					l.detachNow(ctx, nodes, u)
+					l.detachNow(ctx, r, u)
 				}
 			})
 		}
@@ -77,7 +77,7 @@ func (l *leader) findVanished(ctx context.Context) {
 }
 
 // detachNow detaches an unowned publication, unless a VolumeAttachment owns it or may, or it is in use.
-func (l *leader) detachNow(ctx context.Context, nodes *nodesNow, u volume.Unowned) {
+func (l *leader) detachNow(ctx context.Context, r round, u volume.Unowned) {
 	logger := l.unownedLogger(u)
 	owner, err := l.owners(ctx, u.FormerOwner, u.Target)
 	switch owner {
@@ -89,7 +89,7 @@ func (l *leader) detachNow(ctx context.Context, nodes *nodesNow, u volume.Unowne
 			err = errOwnerUnclear
 		}
 	default:
-		err = l.checkUnowned(ctx, nodes, u)
+		err = l.checkUnowned(ctx, r, u)
 	}
 	if err != nil {
 		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: not detaching it", "err", err)

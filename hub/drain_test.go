@@ -30,7 +30,7 @@ func TestWhatAnOwnerLeavesWhileTheDriverDrainsIsNotForgotten(t *testing.T) {
 		d.table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget})
 		d.table.Close()
 		u, _ := d.table.Unowned(routedTarget)
-		d.detachNow(t.Context(), d.nodesNow(), u)
+		d.detachNow(t.Context(), d.newRound(), u)
 		if _, unowned := d.table.Unowned(routedTarget); session.calls == 0 && !unowned {
 			t.Error("published and forgotten")
 		}

@@ -2,175 +2,80 @@ package hub
 
 import (
 	"context"
-	"maps"
-	"math/rand/v2"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/drift"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-const (
-	// confirmAfter is the time until the listing that may confirm a difference.
-	confirmAfter = 10 * time.Second
-	// longestListing bounds a listing: a driver may return pages without end.
-	longestListing = time.Hour
-	// listShare is 10: a driver spends at most a tenth of the time on listings.
-	listShare = 10
-	// longestListPause is the longest pause after listings that fail: a listing may be what ends the driver's process.
-	longestListPause = time.Hour
-)
+// drifts connects a drift.Watch with the leader: it is its View, Queue and Actions.
+type drifts struct{ l *leader }
 
-// driftWatch compares a driver's list of volumes with the VolumeAttachments that are attached.
-type driftWatch struct {
-	leader     *leader
-	count      attach.DriftCount[types.UID]     // of differences at VolumeAttachments
-	unexpected attach.DriftCount[attach.Target] // of volumes where no VolumeAttachment asks for them
-	reported   map[types.UID]bool               // VolumeAttachments whose difference was reported and persists
-	looked     bool                             // there was a listing
-	took       time.Duration                    // length of the last listing
-	failed     int                              // listings in a row
-	problem    loglimit.Problem                 // of listings that fail
+func (l *leader) newDrift() *drift.Watch {
+	of := drifts{l}
+	return &drift.Watch{Driver: l.decider, Settings: func() registry.Drift { return l.settings().Drift }, Session: of.session,
+		Cluster: l.cluster, Nodes: &l.nodes, View: of, Queue: of, Actions: of, Logger: l.logger}
 }
 
-// driftCheck returns the periodic comparison. Drivers begin at different times, so that they do not list
-// all at once.
+// driftCheck returns the periodic comparison with the driver's list.
 func (l *leader) driftCheck() *periodic {
-	w := &driftWatch{leader: l, reported: map[types.UID]bool{}}
-	lag := rand.Float64()
-	return &periodic{
-		pause: func(s registry.Settings) time.Duration { return w.pause(s.Drift.Interval, lag) },
-		run: func(ctx context.Context) {
-			w.check(ctx)
-			w.looked = true
-		},
-	}
+	return &periodic{pause: func(s registry.Settings) time.Duration { return l.drift.Pause(s.Drift.Interval) }, run: l.drift.Check}
 }
 
-// pause returns the time from one listing to the next, and to the first. It doubles with each listing that fails.
-func (w *driftWatch) pause(interval time.Duration, lag float64) time.Duration {
-	if interval == 0 { // off
-		return never
-	}
-	switch {
-	case !w.looked:
-		return time.Duration(lag * float64(interval))
-	case w.count.Pending() || w.unexpected.Pending():
-		interval = min(interval, confirmAfter)
-	}
-	if w.failed > 0 {
-		interval = max(interval, min(interval<<min(w.failed, 16), longestListPause))
-	}
-	return max(interval, listShare*w.took)
-}
-
-// check lists the volumes once and acts on the differences that the listing confirms.
-func (w *driftWatch) check(ctx context.Context) {
-	l, settings := w.leader, w.leader.settings().Drift
-	s := l.session()
+func (d drifts) session() drift.Session {
+	s := d.l.session()
 	if s == nil || isDone(s) || !s.Info().Capabilities.ListPublishedNodes {
-		return
+		return nil
 	}
-	began, all := time.Now(), l.attachments()
-	before := l.settled(all)
-	worked, end := l.table.Listing()
-	defer end()
-	bounded, cancel := context.WithTimeout(ctx, longestListing)
-	defer cancel()
-	published, took, err := s.ListVolumes(bounded, settings.PageSize)
-	w.took = took
-	if err != nil {
-		if w.failed++; ctx.Err() == nil && w.problem.IsDue(err.Error(), time.Now()) {
-			l.logger.Info("ListVolumes failed, so drift was not checked, will retry", "err", err)
-		}
-		return
-	}
-	w.failed = 0
-	found, drifted := l.compare(ctx, before, published)
-	l.forgetFound(published)
-	w.onFound(ctx, l.findDangling(ctx, published, all, worked))
-	l.endUnlisted(published, began)
-	maps.DeleteFunc(w.reported, func(uid types.UID, _ bool) bool { return drifted[uid] == nil })
-	for _, uid := range w.count.Add(found) {
-		w.onDrift(drifted[uid], found[uid])
-	}
+	return s
 }
 
-// endUnlisted ends the unowned publications that a listing does not show any more.
-func (l *leader) endUnlisted(published csiclient.Published, began time.Time) {
-	decider := l.decider()
-	has := func(at attach.Target) (listed, there bool) {
-		nodes, listed := published[decider.ListedHandle(at.VolumeHandle, at.NodeID)]
-		return listed && !nodes.Unknown, nodes.Has(at.NodeID)
-	}
-	for _, u := range l.table.Listed(has, began, l.settings().Timeout) {
+// Attachments implements drift.View.
+func (d drifts) Attachments() []*storagev1.VolumeAttachment { return d.l.attachments() }
+
+// Inputs implements drift.View.
+func (d drifts) Inputs(va *storagev1.VolumeAttachment) attach.Inputs {
+	return d.l.cachedInputs(d.l.overlay.Newest(va))
+}
+
+// KnowsAll implements drift.View.
+func (d drifts) KnowsAll(ctx context.Context) (bool, error) { return d.l.knowsAll(ctx) }
+
+// Listing implements drift.Queue.
+func (d drifts) Listing() (changed func(attach.Target) bool, end func()) { return d.l.table.Listing() }
+
+// Has implements drift.Queue.
+func (d drifts) Has(attachment string) bool { return d.l.queue.Has(queue.ClaimKey(attachment)) }
+
+// Listed implements drift.Queue. It ends the unowned publications that a listing does not show any more, and those that the hub must
+// only report by now.
+func (d drifts) Listed(has func(attach.Target) (listed, there bool), began time.Time) {
+	for _, u := range d.l.table.Listed(has, began, d.l.settings().Timeout) {
 		message := "ListVolumes does not report the volume of a deleted VolumeAttachment on this node, not detaching it"
 		if u.Listed {
 			message = "ListVolumes no longer reports the volume on this node, not detaching it"
 		}
-		l.log.line(l.unownedLogger(u), true, message)
+		d.l.log.line(d.l.unownedLogger(u), true, message)
+	}
+	if d.l.settings().Drift.Unexpected != registry.UnexpectedDetach {
+		d.l.table.DropFound() // the next listings report them
 	}
 }
 
-// compare returns the differences between a listing and the VolumeAttachments that were settled before it and
-// have not changed since, by UID. It also removes attachErrors that the listing disproves.
-func (l *leader) compare(ctx context.Context, before map[string]*storagev1.VolumeAttachment, published csiclient.Published) (map[types.UID]attach.DriftKind, map[types.UID]*storagev1.VolumeAttachment) {
-	found := map[types.UID]attach.DriftKind{}
-	drifted := map[types.UID]*storagev1.VolumeAttachment{}
-	decider := l.decider()
-	for name, va := range l.settled(l.attachments()) {
-		if was := before[name]; was == nil || was.ResourceVersion != va.ResourceVersion {
-			continue
-		}
-		if va.Status.AttachError == nil && decider.SurelyListed(va, published) {
-			continue // nearly all: their PersistentVolumes are not decoded each time
-		}
-		inputs := l.cachedInputs(va)
-		kind, err := decider.Drift(inputs, published)
-		if err != nil {
-			l.volumeLogger(va).V(4).Info("Failed to compare the VolumeAttachment with ListVolumes", "err", err)
-		}
-		if kind != attach.DriftNone {
-			found[va.UID], drifted[va.UID] = kind, va
-		}
-		if decider.Healed(inputs, published) {
-			if err := l.writer().ForgetError(ctx, va, attach.Attaching); err != nil {
-				l.volumeLogger(va).V(2).Info("Failed to remove the attachError of a volume that ListVolumes reports as attached", "err", err)
-			}
-		}
-	}
-	return found, drifted
-}
-
-// forgetFound ends the repair of lost volumes that a listing reports again: while the repair fails, another
-// client or the storage system itself may attach the volume again.
-func (l *leader) forgetFound(published csiclient.Published) {
-	for _, name := range l.table.LostNames() {
-		va := l.overlay.Attachment(name)
-		if va == nil || !l.decider().Listed(l.cachedInputs(va), published) {
-			continue
-		}
-		l.log.line(l.volumeLogger(va), true, "ListVolumes reports the volume on this node again, not attaching it again")
-		l.table.SetLost(va, false)
-		l.queue.RetryNow(queue.ClaimKey(name))
-	}
-}
-
-// onDrift reports a confirmed difference, and adds an entry that attaches the volume again if drift.action says so.
-func (w *driftWatch) onDrift(va *storagev1.VolumeAttachment, kind attach.DriftKind) {
-	l, action := w.leader, w.leader.settings().Drift.Action
-	if !w.reported[va.UID] {
-		l.counters.metrics.Drift(string(kind), string(action))
+// Missing implements drift.Actions: it reports the volume, and has it attached again if drift.action says so.
+func (d drifts) Missing(va *storagev1.VolumeAttachment, isNew bool) {
+	l, action := d.l, d.l.settings().Drift.Action
+	if isNew {
+		l.counters.metrics.Drift("missing", string(action))
 		l.events.drift(va, action)
-		l.log.line(l.volumeLogger(va), true, "ListVolumes no longer reports the volume on this node", "kind", kind, "action", action)
+		l.log.line(l.volumeLogger(va), true, "ListVolumes no longer reports the volume on this node", "kind", "missing", "action", action)
 	}
-	w.reported[va.UID] = true
 	if key := queue.ClaimKey(va.Name); action == registry.DriftReattach && !l.queue.Has(key) {
 		l.table.Open(va)
 		l.table.SetLost(va, true)
@@ -178,14 +83,54 @@ func (w *driftWatch) onDrift(va *storagev1.VolumeAttachment, kind attach.DriftKi
 	}
 }
 
-// settled returns those of some VolumeAttachments, by name, that are attached and have no entry.
-func (l *leader) settled(vas []*storagev1.VolumeAttachment) map[string]*storagev1.VolumeAttachment {
-	decider := l.decider()
-	settled := map[string]*storagev1.VolumeAttachment{}
-	for _, va := range vas {
-		if va.Status.Attached && decider.RequiredOperation(va) == attach.Idle && va.DeletionTimestamp == nil && !l.queue.Has(queue.ClaimKey(va.Name)) {
-			settled[va.Name] = va
+// Present implements drift.Actions: it ends the repair of a lost volume, because another client or the storage system itself has
+// attached it again, or else removes an attachError that the listing disproves.
+func (d drifts) Present(ctx context.Context, va *storagev1.VolumeAttachment) {
+	l, key := d.l, queue.ClaimKey(va.Name)
+	switch {
+	case l.table.IsLost(va):
+		l.log.line(l.volumeLogger(va), true, "ListVolumes reports the volume on this node again, not attaching it again")
+		l.table.SetLost(va, false)
+		l.queue.RetryNow(key)
+	case va.Status.AttachError != nil && !l.queue.Has(key):
+		if err := l.writer().ForgetError(ctx, va, attach.Attaching); err != nil {
+			l.volumeLogger(va).V(2).Info("Failed to remove the attachError of a volume that ListVolumes reports as attached", "err", err)
 		}
 	}
-	return settled
+}
+
+// Dangling implements drift.Actions: it reports the volume, and asks for its detach if nothing keeps it.
+func (d drifts) Dangling(found *drift.Dangling, kept string) {
+	l, record, action, end := d.l, found.Record(), registry.UnexpectedDetach, "detaching it there"
+	if kept != "" {
+		action, end = registry.UnexpectedReport, "not detaching it there because "+kept
+	}
+	id := volume.Identity{Node: found.Node(), PersistentVolume: found.Volume().Name}
+	l.counters.metrics.Drift("unexpected", string(action))
+	l.events.dangling(found.Volume(), record.Target, id.Node, end)
+	l.log.line(l.unownedLogger(volume.Unowned{Publication: volume.Publication{Record: record}, FormerOwner: id}), true,
+		"The driver reports the volume on a node where no VolumeAttachment asks for it", "kind", "unexpected", "action", action, "kept", kept)
+	if kept == "" {
+		l.table.Found(id, record)
+	}
+}
+
+// reported returns the dangling volumes that are not detached, for the status.
+func (d drifts) reported() []status.UnownedPublication {
+	var views []status.UnownedPublication
+	for _, r := range d.l.drift.Reported() {
+		at := r.Record().Target
+		views = append(views, status.UnownedPublication{VolumeHandle: at.VolumeHandle, NodeID: at.NodeID, Node: r.Node(),
+			PersistentVolume: r.Volume().Name, Since: r.Since, LastError: r.Kept, Listed: true, ReportOnly: true})
+	}
+	return views
+}
+
+// attachments returns the newest known states of the driver's VolumeAttachments.
+func (l *leader) attachments() []*storagev1.VolumeAttachment {
+	vas := l.cluster.AttachmentsOfDriver(l.name)
+	for i, va := range vas {
+		vas[i] = l.overlay.Newest(va)
+	}
+	return vas
 }

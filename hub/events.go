@@ -77,14 +77,6 @@ func danglingText(handle, nodeID, node string) string {
 	return fmt.Sprintf("the driver reports volume %q on node %q (node ID %q), where no VolumeAttachment asks for it", handle, node, nodeID)
 }
 
-// danglingEnd returns what follows.
-func danglingEnd(action registry.UnexpectedAction) string {
-	if action == registry.UnexpectedDetach {
-		return "detaching it there"
-	}
-	return "not detaching it there because drift.unexpected is " + string(action)
-}
-
 // gaveUp reports on an object that the hub no longer tries to detach an unowned publication.
 func (e events) gaveUp(object runtime.Object, u volume.Unowned) {
 	e.warn(object, detachGivenUp, attach.Text(fmt.Sprintf("gave up detaching volume %q from node ID %q after %d tries: the driver reports that it is not there: %s",

@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/drift"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
@@ -32,7 +33,8 @@ type leader struct {
 	finalizerWrites *attach.FinalizerWrites
 	events          events
 	calls           callsInFlight
-	dangling        dangling
+	nodes           drift.Nodes
+	drift           *drift.Watch
 
 	conflictLog loglimit.Problem
 
@@ -46,7 +48,6 @@ type leader struct {
 	reacted reachable    // the last connection that connectionChanged has acted on; guarded by gate
 	renewed *liveSession // the last session for which connectionChanged has called backfill; guarded by gate
 
-	using      usingNodes
 	cacheIsNew atomic.Bool            // see knowsAll
 	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first asked for in this term
 
@@ -64,6 +65,7 @@ func (m *manager) newLeader(term *lease.Term) *leader {
 		events:          events{m.hub.options.Events},
 		calls:           callsInFlight{hasEntry: m.queue.Has},
 	}
+	l.nodes.Read, l.drift = m.cluster.ReadNode, l.newDrift()
 	m.queue.Begin()
 	l.setLimits(m.settings())
 	return l

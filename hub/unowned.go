@@ -90,7 +90,7 @@ func (l *leader) mayUnpublish(ctx context.Context, e *queue.Item, u volume.Unown
 	if u.Listed && err == nil {
 		kept := "a VolumeAttachment asks for it there by now"
 		if owner == volume.NoOwner {
-			kept = l.keptNow(ctx, u)
+			kept = l.drift.WhyKeptNow(ctx, target)
 		}
 		if kept != "" {
 			l.log.line(klog.FromContext(ctx), true, "Not detaching the volume that the driver reports on this node", "reason", kept)
@@ -118,8 +118,8 @@ func (l *leader) mayUnpublish(ctx context.Context, e *queue.Item, u volume.Unown
 		l.queue.End(e, queue.BackOff(queue.DetachLane, retryMax))
 		return false
 	}
-	if !u.Listed { // else keptNow has asked
-		err = l.checkUnowned(ctx, l.nodesNow(), u)
+	if !u.Listed { // else WhyKeptNow has asked
+		err = l.checkUnowned(ctx, l.newRound(), u)
 	}
 	if err != nil {
 		l.retryUnowned(ctx, e, u, err)
@@ -200,7 +200,7 @@ func (l *leader) sinceConnected() time.Time {
 func (m *manager) unowned(l *leader) ([]status.UnownedPublication, int) {
 	var shown []status.UnownedPublication
 	if l != nil {
-		shown = l.dangling.views(l)
+		shown = drifts{l}.reported()
 	}
 	for _, u := range m.table.UnownedAll() {
 		view := status.UnownedPublication{

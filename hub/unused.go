@@ -3,15 +3,12 @@ package hub
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -34,24 +31,6 @@ func (l *leader) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment
 	return nil
 }
 
-// maybeInUse returns why a volume may be in use on one of some nodes, for people; "" if it surely is not. The kubelet uses
-// a volume for which there is no VolumeAttachment if that was removed by force, or lost with a part of etcd. A Node that
-// is gone proves nothing: its Pods may run on. It blocks until the API server has answered.
-func (l *leader) maybeInUse(ctx context.Context, now *nodesNow, nodes []string, handle string) string {
-	for _, name := range nodes {
-		node, err := now.get(ctx, name)
-		switch {
-		case err != nil:
-			return fmt.Sprintf("whether it is in use on node %s is not known: %v", name, err)
-		case node == nil:
-			return fmt.Sprintf("whether it is in use on node %s is not known: the Node object is gone", name)
-		case l.decider().InUse(node, handle):
-			return fmt.Sprintf("it is in use on node %s", name)
-		}
-	}
-	return ""
-}
-
 // errInUse means that a volume is not detached because the kubelet uses it.
 type errInUse struct{ node string }
 
@@ -59,81 +38,31 @@ func (e errInUse) Error() string {
 	return fmt.Sprintf("no VolumeAttachment has the volume there, but it is in use on node %q: it stays attached until it is not", e.node)
 }
 
-// nodesNow has the Nodes of one round as the API server has them. It reads each at most once: thousands of volumes of one node
-// may be unowned.
-type nodesNow struct {
-	cluster *cache.Cluster
-	ids     map[string][]string // names of nodes, by the node ID that the driver has registered
-
-	mu   sync.Mutex
-	read map[string]func() (*corev1.Node, error) // by name; guarded by mu
+// round is one round of looking at unowned publications.
+type round struct {
+	number uint64              // of drift.Nodes
+	nodes  map[string][]string // names, by the node ID that the driver has registered
 }
 
-func (l *leader) nodesNow() *nodesNow {
-	return &nodesNow{cluster: l.cluster, ids: l.cluster.NodesOfDriver(l.name), read: map[string]func() (*corev1.Node, error){}}
-}
-
-// get returns a Node, nil if there is none.
-func (n *nodesNow) get(ctx context.Context, name string) (*corev1.Node, error) {
-	n.mu.Lock()
-	read := n.read[name]
-	if read == nil {
-		read = sync.OnceValues(func() (*corev1.Node, error) { return n.cluster.ReadNode(ctx, name) })
-		n.read[name] = read
-	}
-	n.mu.Unlock()
-	return read()
-}
+func (l *leader) newRound() round { return round{l.nodes.Round(), l.cluster.NodesOfDriver(l.name)} }
 
 // checkUnowned returns errInUse if an unowned publication is in use, another error if that cannot be found out. Its
 // VolumeAttachment may have been removed by force, or lost with a part of etcd, under a running Pod. What counts is the node that
 // has the node ID now: the former owner's node may be another machine by now. A node that is gone or not ready does not count:
 // nobody keeps its status.volumesInUse up to date. It blocks until the API server has answered.
-func (l *leader) checkUnowned(ctx context.Context, nodes *nodesNow, u volume.Unowned) error {
-	names := nodes.ids[u.Target.NodeID]
+func (l *leader) checkUnowned(ctx context.Context, r round, u volume.Unowned) error {
+	names := r.nodes[u.Target.NodeID]
 	former := u.FormerOwner.Node
 	if _, registered := attach.NodeID(l.cluster.CSINode(former), l.name); len(names) == 0 && !registered && former != "" {
 		names = []string{former} // its node plugin restarts
 	}
 	for _, name := range names {
-		switch node, err := nodes.get(ctx, name); {
+		switch node, err := l.nodes.Get(ctx, name, r.number); {
 		case err != nil:
 			return fmt.Errorf("the API server did not say whether node %q uses the volume: %w", name, err)
 		case node != nil && isReady(node) && l.decider().InUse(node, u.Target.VolumeHandle):
-			l.using.note(node, time.Now())
 			return errInUse{name}
 		}
-	}
-	return nil
-}
-
-// usingNodes has the Nodes that used an unowned volume when they were read last. A thousand volumes of one node may be unowned: one
-// read tells of all. That a volume is in use may be known late, because that only delays its detach; that it is not is read anew.
-type usingNodes struct {
-	mu   sync.Mutex
-	last map[string]usingNode // by name; guarded by mu
-}
-
-type usingNode struct {
-	node *corev1.Node
-	read time.Time
-}
-
-func (u *usingNodes) note(node *corev1.Node, now time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.last == nil {
-		u.last = map[string]usingNode{}
-	}
-	u.last[node.Name] = usingNode{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}, Status: corev1.NodeStatus{VolumesInUse: node.Status.VolumesInUse}}, now}
-}
-
-// get returns a Node that was read after a time, nil if there is none.
-func (u *usingNodes) get(name string, after time.Time) *corev1.Node {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if last := u.last[name]; last.read.After(after) {
-		return last.node
 	}
 	return nil
 }
@@ -144,11 +73,12 @@ func (l *leader) wasInUse(u volume.Unowned) error {
 	if u.Failed.After(since) {
 		since = u.Failed
 	}
-	node := l.using.get(u.FormerOwner.Node, since)
-	if id, registered := attach.NodeID(l.cluster.CSINode(u.FormerOwner.Node), l.name); node == nil || !registered || id != u.Target.NodeID || !l.decider().InUse(node, u.Target.VolumeHandle) {
-		return nil
+	node := l.nodes.Last(u.FormerOwner.Node, since)
+	id, _ := attach.NodeID(l.cluster.CSINode(u.FormerOwner.Node), l.name)
+	if node != nil && isReady(node) && id == u.Target.NodeID && l.decider().InUse(node, u.Target.VolumeHandle) {
+		return errInUse{node.Name}
 	}
-	return errInUse{node.Name}
+	return nil
 }
 
 // isReady reports whether a node is ready, or has not said yet.

@@ -12,9 +12,6 @@
 //
 // Redact removes the values of secrets from errors of calls, and a Redactor from all other texts of a driver.
 //
-// Drift compares attached volumes with a listing of the driver's volumes, and DriftCount counts
-// the listings that show a difference.
-//
 // ForeignWrite finds in managedFields that another attacher writes the same fields; the hub's own
 // field manager is FieldManager.
 //

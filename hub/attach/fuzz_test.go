@@ -256,7 +256,7 @@ func checkDecisions(t *testing.T, inputs Inputs, flags byte) {
 		} else if err.Error() == "" || !equality.Semantic.DeepEqual(plan, Plan{}) {
 			t.Errorf("error %q and a plan %+v", err, plan)
 		}
-		_, _ = d.Drift(inputs, csiclient.Published{"h": {IDs: []string{"id"}}, "v": {Unknown: true}})
+		_, _ = d.AttachedAs(inputs, "id")
 		for _, o := range []Observation{d.Observe(inputs), d.ObserveDetach(inputs)} {
 			if len(o.Reason) > maxErrorMessage || o.WouldFail && o.Reason == "" {
 				t.Errorf("observation %+v", o)

@@ -23,6 +23,8 @@ func migratedTo(driver string, labels map[string]string, source corev1.Persisten
 	})
 }
 
+const gcePD = "pd.csi.storage.gke.io"
+
 func gceDisk(name string) corev1.PersistentVolumeSource {
 	return corev1.PersistentVolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: name}}
 }

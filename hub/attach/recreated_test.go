@@ -133,7 +133,8 @@ func TestAttachmentOfTheOldVolumeDoesNotOwnThatOfTheRecreatedPersistentVolume(t 
 	}
 }
 
-// A listing has the old volume, and not the one that the PersistentVolume names now: that one was attached in its place.
+// It was taken for lost, because a listing had the old volume and not the one that the PersistentVolume names now: that one was
+// attached in its place.
 func TestAttachedVolumeIsNotLostBecauseItsPersistentVolumeWasRecreated(t *testing.T) {
 	for name, va := range map[string]*storagev1.VolumeAttachment{
 		"handle noted":     leftAttached(madeByPeople, "old"),
@@ -142,9 +143,8 @@ func TestAttachedVolumeIsNotLostBecauseItsPersistentVolumeWasRecreated(t *testin
 		t.Run(name, func(t *testing.T) {
 			va.DeletionTimestamp = nil
 			inputs := attach.Inputs{VolumeAttachment: va, PersistentVolume: volumeOf("new", "", -time.Minute), CSINode: onNode}
-			listed := csiclient.Published{"old": {IDs: []string{"id"}}, "new": {}}
-			if kind, err := block.Drift(inputs, listed); kind != attach.DriftNone || err == nil || !strings.Contains(err.Error(), "recreated") {
-				t.Errorf("drift %q, %v; want none, and an error that says why", kind, err)
+			if handle, err := block.AttachedAs(inputs, "id"); handle != "" || err == nil || !strings.Contains(err.Error(), "recreated") {
+				t.Errorf("looked for as %q, %v; want an error that says why it is not", handle, err)
 			}
 			inputs.Lost = true
 			if plan, err := block.Decide(inputs); err == nil || !strings.Contains(err.Error(), "recreated") {

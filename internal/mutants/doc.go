@@ -294,35 +294,33 @@
 //   - failures of the attach delay the detach. A Pod that was deleted keeps its volume for minutes.
 //     Killed by hub/queue.TestFailuresOfAnAttachAreNotThoseOfTheDetach.
 //
-// hub/attach/drift_count.go:
+// hub/drift/watch.go:
 //
 //   - one listing confirms a difference. A storage system whose list is late has volumes attached again that were never lost.
-//     Killed by hub/attach.TestDriftCountsWhenListingsInARowShowIt.
+//     Killed by hub/drift.TestDifferenceCountsWhenListingsInARowShowIt.
 //
-// hub/drift.go:
+// hub/drift/compare.go:
 //
 //   - difference at a VolumeAttachment that has changed counts. A volume is attached again that is being detached.
 //     Killed by hub.TestDriftLeavesWhatChangedMeanwhileAlone.
+//
+// hub/drift.go:
+//
 //   - drift.action is ignored. The hub attaches volumes again although it is told to report only.
 //     Killed by hub.TestDriftIsOnlyReportedWhenAskedTo.
-//
-// hub/dangling.go:
-//
-//   - dangling volume in use is detached. The volume of a running Pod whose VolumeAttachment was lost is detached.
-//     Killed by hub.TestVolumeInUseOnItsNodeIsReportedAndNotDetached.
-//   - drift.unexpected is ignored for a dangling volume. The hub detaches volumes although it is told to report only.
-//     Killed by hub.TestDanglingVolumeIsReportedOnceAndLeftAlone.
 //   - change of drift.unexpected does not end detaches. After a change to report the hub still detaches what a listing has shown.
 //     Killed by hub.TestChangeToReportEndsTheDetachOfWhatOnlyAListingHasShown.
 //
-// hub/find_dangling.go:
+// hub/drift/dangling.go:
 //
+//   - dangling volume in use is detached. The volume of a running Pod whose VolumeAttachment was lost is detached.
+//     Killed by hub.TestVolumeInUseOnItsNodeIsReportedAndNotDetached.
 //   - VolumeAttachments of other attachers are ignored for a dangling volume. A volume that another attacher has attached is detached.
 //     Killed by hub.TestDanglingVolumeIsLeftAloneWhereAVolumeAttachmentOfAnotherAttacherNamesIt.
 //   - dangling volume that gets used is detached. The volume of a Pod that has started since the listing is detached.
 //     Killed by hub.TestVolumeThatBecomesUsedIsNotDetachedByALaterTry.
-//   - drift.unexpected is ignored before the detach. After a change to report the hub still detaches what a listing has shown.
-//     Killed by hub.TestChangeToReportEndsTheDetachOfWhatOnlyAListingHasShown.
+//   - drift.unexpected is ignored for a dangling volume. The hub detaches volumes although it is told to report only.
+//     Killed by hub.TestDanglingVolumeIsReportedOnceAndLeftAlone.
 //   - dangling volumes are looked for before the cache is complete. The volume of a VolumeAttachment that the cache lacks is detached.
 //     Killed by hub.TestDanglingVolumeIsLookedForOnlyWhenATakeoverKnowsAllVolumeAttachments.
 //

@@ -1,0 +1,236 @@
+package drift
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// Dangling is a volume that a listing shows at a target, with what decides whether it is dangling there.
+type Dangling struct {
+	Listed attach.Target // as the driver lists it
+	Facts
+}
+
+// Volume returns the PersistentVolume, which WhyKept makes sure of.
+func (d *Dangling) Volume() *attach.Volume { return d.Volumes[0] }
+
+// Node returns the name of the Kubernetes node.
+func (d *Dangling) Node() string { return d.Nodes[0] }
+
+// Record returns the record of the publication.
+func (d *Dangling) Record() attach.Record {
+	v := d.Volume()
+	return attach.Record{Target: attach.Target{VolumeHandle: v.Handle, NodeID: d.Listed.NodeID}, SecretRef: v.SecretRef, SecretKnown: true, Nodes: v.Nodes}
+}
+
+// Reported is a dangling volume that is not detached.
+type Reported struct {
+	*Dangling
+	Since time.Time
+	Kept  string // why it is not detached, although drift.unexpected is detach; "": it is report
+}
+
+// Reported returns the dangling volumes that are not detached, without those for which a VolumeAttachment, of any attacher, asks by
+// now.
+func (w *Watch) Reported() []Reported {
+	w.mu.Lock()
+	all := slices.Collect(maps.Values(w.reported))
+	w.mu.Unlock()
+	return slices.DeleteFunc(all, func(r Reported) bool {
+		return slices.ContainsFunc(w.Cluster.AttachmentsOfVolume(r.Volume().Name), func(va *storagev1.VolumeAttachment) bool {
+			return slices.Contains(r.Nodes, va.Spec.NodeName)
+		})
+	})
+}
+
+// actOnDangling acts on what a listing shows on nodes of this cluster where no VolumeAttachment asks for it.
+func (w *Watch) actOnDangling(ctx context.Context, l listing) {
+	found := map[attach.Target]*Dangling{}
+	for _, d := range w.facts(ctx, l, w.unnoted(l)) {
+		if _, dangling := WhyKept(d.Facts); dangling {
+			found[d.Listed] = d
+		}
+	}
+	w.dangling = w.dangling.next(slices.Collect(maps.Keys(found)))
+	w.mu.Lock()
+	maps.DeleteFunc(w.reported, func(at attach.Target, _ Reported) bool { return found[at] == nil })
+	w.mu.Unlock()
+	round := w.Nodes.Round() // each Node is read once, and not for each volume
+	for at, n := range w.dangling {
+		if n.listings < 2 {
+			continue
+		}
+		kept := w.whyKept(ctx, round, found[at])
+		if isNew := w.report(found[at], kept); isNew || kept == "" {
+			w.Actions.Dangling(found[at], kept)
+		}
+		if kept == "" {
+			delete(w.dangling, at) // what is listed after the detach counts anew
+		}
+	}
+}
+
+// report adds a volume to the reported, or drops it if it is about to be detached. It reports whether it was not there.
+func (w *Watch) report(d *Dangling, kept string) (isNew bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r, known := w.reported[d.Listed]
+	if kept == "" {
+		delete(w.reported, d.Listed)
+		return !known
+	}
+	if !known {
+		r.Since = time.Now()
+	}
+	if d.Action != registry.UnexpectedDetach {
+		kept = ""
+	}
+	if w.reported == nil {
+		w.reported = map[attach.Target]Reported{}
+	}
+	w.reported[d.Listed] = Reported{d, r.Since, kept}
+	return !known
+}
+
+// WhyKeptNow returns why a volume that only a listing has shown must not be detached from a target any more, for people; "" if it may
+// be. It blocks until the API server has returned the nodes.
+func (w *Watch) WhyKeptNow(ctx context.Context, target attach.Target) string {
+	l := listing{driver: w.Driver(), after: w.View.Attachments(), changed: func(attach.Target) bool { return false }} // the detach itself
+	at := attach.Target{VolumeHandle: l.driver.ListedHandle(target.VolumeHandle, target.NodeID), NodeID: target.NodeID}
+	l.published = csiclient.Published{at.VolumeHandle: {IDs: []string{at.NodeID}, Unknown: true}} // also elsewhere, perhaps
+	return w.whyKept(ctx, w.Nodes.Round(), w.facts(ctx, l, []attach.Target{at})[0])
+}
+
+// whyKept is WhyKept, and asks the API server whether the volume is in use if nothing else keeps it.
+func (w *Watch) whyKept(ctx context.Context, round uint64, d *Dangling) string {
+	if why, _ := WhyKept(d.Facts); why != "" {
+		return why
+	}
+	for _, name := range d.Nodes {
+		switch node, err := w.Nodes.Get(ctx, name, round); {
+		case err != nil:
+			d.Unsure = cmp.Or(d.Unsure, fmt.Sprintf("%s is not known: %v", name, err))
+		case node == nil:
+			d.Unsure = cmp.Or(d.Unsure, name+" is not known: the Node object is gone")
+		case w.Driver().InUse(node, d.Record().Target.VolumeHandle):
+			d.User = name
+		}
+	}
+	why, _ := WhyKept(d.Facts)
+	return why
+}
+
+// unnoted returns the targets on nodes of this cluster that a listing has and no VolumeAttachment notes.
+func (w *Watch) unnoted(l listing) []attach.Target {
+	if !l.driver.Capabilities.PublishUnpublish || l.driver.NoAttach { // nobody has to ask for a volume
+		return nil
+	}
+	noted := make(map[attach.Target]bool, len(l.after))
+	for _, va := range l.after {
+		if isOver := va.DeletionTimestamp != nil && !isGuarded(va); !isOver {
+			noted[attach.NotedTarget(va)] = true
+		}
+	}
+	nodes := w.Cluster.NodesOfDriver(l.driver.Name)
+	var targets []attach.Target
+	for handle, published := range l.published {
+		for _, nodeID := range published.IDs {
+			if at := (attach.Target{VolumeHandle: handle, NodeID: nodeID}); len(nodes[nodeID]) > 0 && !noted[at] {
+				targets = append(targets, at)
+			}
+		}
+	}
+	return targets
+}
+
+func isGuarded(va *storagev1.VolumeAttachment) bool {
+	return attach.HasFinalizer(va.Finalizers, attach.Finalizer(va.Spec.Attacher))
+}
+
+// facts returns what decides whether volumes may be detached from targets that a listing has, except what their nodes say. It blocks
+// until the API server has said which VolumeAttachments the cache must have.
+func (w *Watch) facts(ctx context.Context, l listing, targets []attach.Target) []*Dangling {
+	if len(targets) == 0 {
+		return nil
+	}
+	knowsAll, err := w.View.KnowsAll(ctx)
+	nodes, action := w.Cluster.NodesOfDriver(l.driver.Name), w.Settings().Unexpected
+	found, byKey := make([]*Dangling, len(targets)), map[string][]*Dangling{}
+	for i, at := range targets {
+		found[i] = &Dangling{at, Facts{Unasked: l.driver.NoAttach, Nodes: slices.Sorted(slices.Values(nodes[at.NodeID])), Partial: err != nil || !knowsAll, Action: action}}
+		key := l.driver.HandleKey(at.VolumeHandle)
+		byKey[key] = append(byKey[key], found[i])
+	}
+	for _, v := range w.Cluster.AllVolumes() { // of all drivers: they may share a storage system
+		for _, d := range byKey[l.driver.HandleKey(v.Handle)] {
+			if at := d.Listed; v.Handle == at.VolumeHandle || l.driver.ListedHandle(v.Handle, at.NodeID) == at.VolumeHandle {
+				d.Volumes = append(d.Volumes, v)
+			}
+		}
+	}
+	claimants := w.claimants(l)
+	for _, d := range found {
+		if !slices.ContainsFunc(d.Volumes, func(v *attach.Volume) bool { return v.Driver == l.driver.Name }) {
+			d.Volumes = nil
+		}
+		if len(d.Volumes) == 1 {
+			d.Changed = l.changed(d.Record().Target)
+			w.findClaimant(l, d, slices.Concat(claimants[d.Listed.NodeID], claimants[""]))
+		}
+	}
+	return found
+}
+
+// claimants returns the driver's VolumeAttachments, also those that are gone since the first page, by the node IDs at which they may
+// have a volume attached, or get one; "": at any. They may at that noted, and at that of their node.
+func (w *Watch) claimants(l listing) map[string][]*storagev1.VolumeAttachment {
+	at := map[string][]*storagev1.VolumeAttachment{}
+	for _, va := range slices.AppendSeq(slices.Clone(l.after), maps.Values(l.before)) {
+		if va.DeletionTimestamp != nil && !isGuarded(va) {
+			continue // detached before, or never attached
+		}
+		noted := attach.NotedTarget(va).NodeID
+		registered, _ := attach.NodeID(w.Cluster.CSINode(va.Spec.NodeName), l.driver.Name)
+		at[cmp.Or(noted, registered)] = append(at[cmp.Or(noted, registered)], va)
+		if noted != "" && registered != "" && noted != registered {
+			at[registered] = append(at[registered], va)
+		}
+	}
+	return at
+}
+
+// findClaimant finds the VolumeAttachments that keep a volume, among those of the driver that may have one at its node ID and those of
+// its PersistentVolume.
+func (w *Watch) findClaimant(l listing, d *Dangling, at []*storagev1.VolumeAttachment) {
+	for _, va := range at {
+		noted, handle := attach.NotedTarget(va), w.Cluster.VolumeHandle(va)
+		// It may have been attached before its PersistentVolume was created again with another handle.
+		unknown := noted.VolumeHandle == "" && (va.Status.Attached || isGuarded(va) || noted.NodeID != "") &&
+			(l.driver.IsMigrated() || attach.MayBeOf(va, d.Listed.VolumeHandle))
+		if unknown || attach.VolumeName(va) == d.Volume().Name || handle != "" && l.driver.ListedHandle(handle, d.Listed.NodeID) == d.Listed.VolumeHandle {
+			d.Claimant = va.Name
+		}
+	}
+	for _, va := range w.Cluster.AttachmentsOfVolume(d.Volume().Name) {
+		switch inputs := w.View.Inputs(va); {
+		case va.Spec.Attacher != l.driver.Name: // of a driver that wraps this one, say
+			if slices.Contains(d.Nodes, va.Spec.NodeName) {
+				d.Claimant = va.Name
+			}
+		default:
+			if is, _ := isMissing(l.driver, inputs, l.published); is {
+				d.Missing = va.Name
+			}
+		}
+	}
+}
