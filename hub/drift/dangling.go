@@ -62,44 +62,32 @@ func (w *Watch) actOnDangling(ctx context.Context, l listing) {
 		}
 	}
 	w.dangling = w.dangling.next(slices.Collect(maps.Keys(found)))
-	w.mu.Lock()
-	maps.DeleteFunc(w.reported, func(at attach.Target, _ Reported) bool { return found[at] == nil })
-	w.mu.Unlock()
 	round := w.Nodes.Round() // each Node is read once, and not for each volume
+	reported, acts := map[attach.Target]Reported{}, map[attach.Target]string{}
 	for at, n := range w.dangling {
 		if n.listings < 2 {
 			continue
 		}
-		kept := w.whyKept(ctx, round, found[at])
-		if isNew := w.report(found[at], kept); isNew || kept == "" {
-			w.Actions.Dangling(found[at], kept)
+		d, kept := found[at], w.whyKept(ctx, round, found[at])
+		before, known := w.reported[at]
+		if !known || kept == "" {
+			acts[at], before.Since = kept, time.Now()
 		}
-		if kept == "" {
+		switch {
+		case kept == "":
 			delete(w.dangling, at) // what is listed after the detach counts anew
+		case d.Action == registry.UnexpectedDetach:
+			reported[at] = Reported{d, before.Since, kept}
+		default:
+			reported[at] = Reported{d, before.Since, ""}
 		}
 	}
-}
-
-// report adds a volume to the reported, or drops it if it is about to be detached. It reports whether it was not there.
-func (w *Watch) report(d *Dangling, kept string) (isNew bool) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	r, known := w.reported[d.Listed]
-	if kept == "" {
-		delete(w.reported, d.Listed)
-		return !known
+	w.reported = reported
+	w.mu.Unlock()
+	for at, kept := range acts {
+		w.Actions.Dangling(found[at], kept)
 	}
-	if !known {
-		r.Since = time.Now()
-	}
-	if d.Action != registry.UnexpectedDetach {
-		kept = ""
-	}
-	if w.reported == nil {
-		w.reported = map[attach.Target]Reported{}
-	}
-	w.reported[d.Listed] = Reported{d, r.Since, kept}
-	return !known
 }
 
 // WhyKeptNow returns why a volume that only a listing has shown must not be detached from a target any more, for people; "" if it may

@@ -85,7 +85,7 @@ type Watch struct {
 	dangling counts[attach.Target]
 
 	mu       sync.Mutex
-	reported map[attach.Target]Reported // guarded by mu
+	reported map[attach.Target]Reported // replaced by Check, guarded by mu
 }
 
 // Pause returns the time from one listing to the next, and to the first. It doubles with each listing that fails.
