@@ -24,48 +24,29 @@ type Patch struct {
 	Ops  []PatchOp
 }
 
-// PatchOp is one operation of a Patch.
+// PatchOp is one operation of a Patch, as in a JSON Patch (RFC 6902).
 type PatchOp struct {
-	Verb  PatchVerb
-	Path  string // JSON Pointer (RFC 6901)
-	Value any    // plain data that encodes to JSON; nil with OpTestAbsent and OpRemove
+	Op    string `json:"op"`
+	Path  string `json:"path"`            // JSON Pointer (RFC 6901)
+	Value any    `json:"value,omitempty"` // plain data
 }
 
-// PatchVerb is what a PatchOp does.
-type PatchVerb string
+func test(path string, v any) PatchOp { return PatchOp{"test", path, v} }
+func absent(path string) PatchOp      { return test(path, json.RawMessage("null")) } // fails if the field exists
+func add(path string, v any) PatchOp  { return PatchOp{"add", path, v} }             // sets the field, or inserts into a list
+func remove(path string) PatchOp      { return PatchOp{"remove", path, nil} }
 
-const (
-	OpTest       PatchVerb = "test"        // fails unless the field has the value
-	OpTestAbsent PatchVerb = "test absent" // fails if the field exists
-	OpAdd        PatchVerb = "add"         // sets the field, or inserts into a list
-	OpRemove     PatchVerb = "remove"
-)
-
-func absent(path string) PatchOp      { return PatchOp{Verb: OpTestAbsent, Path: path} }
-func test(path string, v any) PatchOp { return PatchOp{Verb: OpTest, Path: path, Value: v} }
-func add(path string, v any) PatchOp  { return PatchOp{Verb: OpAdd, Path: path, Value: v} }
-func remove(path string) PatchOp      { return PatchOp{Verb: OpRemove, Path: path} }
-
+// newPatch returns the patch that does some operations, nil for none.
 func newPatch(name string, uid types.UID, ops ...PatchOp) *Patch {
+	if len(ops) == 0 {
+		return nil
+	}
 	return &Patch{Name: name, UID: uid, Ops: append([]PatchOp{test("/metadata/uid", uid)}, ops...)}
 }
 
-// encode returns the patch as a JSON Patch (RFC 6902). It panics on a value that is not
-// plain data.
+// encode returns the patch as a JSON Patch. It panics on a value that is not plain data.
 func (p *Patch) encode() []byte {
-	type op struct {
-		Op    PatchVerb `json:"op"`
-		Path  string    `json:"path"`
-		Value any       `json:"value,omitempty"`
-	}
-	ops := make([]op, len(p.Ops))
-	for i, o := range p.Ops {
-		ops[i] = op{o.Verb, o.Path, o.Value}
-		if o.Verb == OpTestAbsent { // in JSON Patch a test for null
-			ops[i].Op, ops[i].Value = OpTest, json.RawMessage("null")
-		}
-	}
-	body, err := json.Marshal(ops)
+	body, err := json.Marshal(p.Ops)
 	if err != nil {
 		panic(err)
 	}
@@ -74,25 +55,13 @@ func (p *Patch) encode() []byte {
 
 // addVolumeFinalizer returns the patch that adds the finalizer to a PersistentVolume, nil if it has it.
 func addVolumeFinalizer(v *Volume, finalizer string) *Patch {
-	ops := addFinalizer(v.Finalizers, finalizer)
-	if ops == nil {
-		return nil
-	}
-	return newPatch(v.Name, v.UID, ops...)
+	return newPatch(v.Name, v.UID, addFinalizer(v.Finalizers, finalizer)...)
 }
 
 // addAttachmentFinalizer returns the patch that adds the finalizer and the annotations to a
 // VolumeAttachment, nil if none is missing. Empty parts of the target are not written.
 func addAttachmentFinalizer(va *storagev1.VolumeAttachment, finalizer string, t Target) *Patch {
-	ops := addFinalizer(va.Finalizers, finalizer)
-	ops = append(ops, addAnnotations(va.Annotations, map[string]string{
-		AnnotationNodeID:       t.NodeID,
-		AnnotationVolumeHandle: t.VolumeHandle,
-	})...)
-	if len(ops) == 0 {
-		return nil
-	}
-	return newPatch(va.Name, va.UID, ops...)
+	return newPatch(va.Name, va.UID, append(addFinalizer(va.Finalizers, finalizer), addAnnotations(va.Annotations, t)...)...)
 }
 
 // releaseAttachment returns the patch that removes the finalizer from a VolumeAttachment, nil if it
@@ -122,18 +91,11 @@ func removeFinalizer(name string, uid types.UID, have []string, finalizer string
 	return newPatch(name, uid, test(path, finalizer), remove(path))
 }
 
-func addAnnotations(have, want map[string]string) []PatchOp {
+func addAnnotations(have map[string]string, t Target) []PatchOp {
 	const path = "/metadata/annotations"
-	missing := map[string]string{}
-	for key, value := range want {
-		if value != "" && have[key] != value {
-			missing[key] = value
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	if len(have) == 0 {
+	missing := map[string]string{AnnotationNodeID: t.NodeID, AnnotationVolumeHandle: t.VolumeHandle}
+	maps.DeleteFunc(missing, func(key, value string) bool { return value == "" || have[key] == value })
+	if len(have) == 0 && len(missing) > 0 {
 		return []PatchOp{absent(path), add(path, missing)}
 	}
 	var ops []PatchOp

@@ -26,33 +26,30 @@ type Redactor struct {
 	Publications func() []map[string]string
 
 	mu    sync.Mutex
-	last  int                       // number of the last call; guarded by mu
-	calls map[int]map[string]string // the secrets of the calls in flight; guarded by mu
+	calls map[*map[string]string]struct{} // the secrets of the calls in flight; guarded by mu
 }
 
 // use takes the secrets of a call that begins. The caller calls end when the call has ended.
 func (r *Redactor) use(secrets map[string]string) (end func()) {
-	if len(secrets) == 0 {
-		return func() {}
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.calls == nil {
-		r.calls = map[int]map[string]string{}
+		r.calls = map[*map[string]string]struct{}{}
 	}
-	r.last++
-	call := r.last
-	r.calls[call] = secrets
+	r.calls[&secrets] = struct{}{}
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.calls, call)
+		delete(r.calls, &secrets)
 	}
 }
 
 func (r *Redactor) secrets() []map[string]string {
+	var all []map[string]string
 	r.mu.Lock()
-	all := slices.Collect(maps.Values(r.calls))
+	for secrets := range r.calls {
+		all = append(all, *secrets)
+	}
 	r.mu.Unlock()
 	if r.Publications != nil {
 		all = append(all, r.Publications()...)
@@ -84,9 +81,6 @@ func Redact(err error, secrets ...map[string]string) error {
 	text := redactText(err.Error(), csiclient.MaxText, secrets...)
 	if text == err.Error() {
 		return err
-	}
-	if _, ok := status.FromError(err); ok {
-		return redactedStatus{redacted{text: text, cause: err}}
 	}
 	return redacted{text: text, cause: err}
 }
@@ -134,10 +128,10 @@ func (r redacted) Error() string { return r.text }
 // Is compares the cause. There is no Unwrap, which would reveal the text of the cause.
 func (r redacted) Is(target error) bool { return errors.Is(r.cause, target) }
 
-// redactedStatus is the redacted error of a call that the driver answered.
-type redactedStatus struct{ redacted }
-
-// GRPCStatus returns a status with the code of the cause.
-func (r redactedStatus) GRPCStatus() *status.Status {
-	return status.New(status.Code(r.cause), r.text)
+// GRPCStatus returns the status of the cause with the other text, nil if the driver has not answered.
+func (r redacted) GRPCStatus() *status.Status {
+	if answer, ok := status.FromError(r.cause); ok {
+		return status.New(answer.Code(), r.text)
+	}
+	return nil
 }

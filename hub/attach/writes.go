@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,11 +24,10 @@ const maxErrorMessage = 1024
 // an earlier attempt remains. It returns ErrStale if the note does not have the node ID of the plan: the
 // publish context is that of one node ID, and a write that arrives late must not add it to the note of another.
 func (w Writer) MarkAttached(ctx context.Context, plan Plan, publishContext map[string]string) error {
-	patch := newPatch(plan.attachment.Name, plan.attachment.UID)
+	patch := newPatch(plan.attachment.Name, plan.attachment.UID, add("/status", storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: publishContext}))
 	if plan.Target.NodeID != "" {
-		patch.Ops = append(patch.Ops, test(annotationPath(AnnotationNodeID), plan.Target.NodeID))
+		patch.Ops = slices.Insert(patch.Ops, 1, test(annotationPath(AnnotationNodeID), plan.Target.NodeID))
 	}
-	patch.Ops = append(patch.Ops, add("/status", storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: publishContext}))
 	return w.patchStatus(ctx, patch)
 }
 
