@@ -10,6 +10,9 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 // Controller is the CSI controller of a driver.
@@ -49,6 +52,20 @@ type CallError struct {
 func (e *CallError) Error() string { return e.Err.Error() }
 func (e *CallError) Unwrap() error { return e.Err }
 
+// ReadSecret reads a Secret that a volume names, unless mayName returns an error: whoever may write a PersistentVolume could
+// send the Secret of another driver to this one. No other code reads Secrets for a driver.
+func ReadSecret(ctx context.Context, kube corev1client.SecretsGetter, mayName func(corev1.SecretReference) error, ref corev1.SecretReference) (*corev1.Secret, error) {
+	if mayName != nil {
+		if err := mayName(ref); err != nil {
+			return nil, notAllowedError{err}
+		}
+	}
+	return kube.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+}
+
+// notAllowedError is about a Secret that volumes of the driver may not name.
+type notAllowedError struct{ error }
+
 // Secrets reads the secrets of a call. It reads them each time, so that a rotated secret is used
 // at once. For a nil reference it returns nil.
 func (a Attacher) Secrets(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {
@@ -69,6 +86,31 @@ func (a Attacher) Secrets(ctx context.Context, ref *corev1.SecretReference) (map
 		values[key] = string(value)
 	}
 	return values, nil
+}
+
+// UnpublishSecrets reads the secrets for the unpublish of a volume at a target. It reads the Secret
+// that the volume was published with, if that is known, or else now, the Secret of the
+// PersistentVolume, which may have been recreated with another Secret. If the first Secret is gone, it
+// reads now. If that is gone too, it returns published: the secrets that this process published the
+// volume with, or nil (rook issue 16956).
+func (a Attacher) UnpublishSecrets(ctx context.Context, target Target, r Record, now *corev1.SecretReference, published map[string]string) (map[string]string, error) {
+	ref := now
+	if r.SecretKnown && r.Target.VolumeHandle == target.VolumeHandle {
+		ref = r.SecretRef
+	}
+	secrets, err := a.Secrets(ctx, ref)
+	if !apierrors.IsNotFound(err) {
+		return secrets, err
+	}
+	if now != nil && *now != *ref {
+		if secrets, err := a.Secrets(ctx, now); !apierrors.IsNotFound(err) {
+			return secrets, err
+		}
+	}
+	if published != nil && r.Target == target {
+		return published, nil
+	}
+	return nil, err
 }
 
 // Publish makes the call of a plan to attach, and returns the publish context. The error is a

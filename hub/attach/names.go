@@ -2,6 +2,7 @@ package attach
 
 import (
 	"slices"
+	"sync"
 
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -74,4 +75,44 @@ func Allocatable(node *storagev1.CSINode, driver string) int {
 		}
 	}
 	return 0
+}
+
+// LogKeys returns the keys and values that each log line about a VolumeAttachment has, beside the driver. A
+// value that is not known, or that an inline volume does not have, is "".
+func LogKeys(va *storagev1.VolumeAttachment, volumeHandle string) []any {
+	return []any{"volumeAttachment", va.Name, "persistentVolume", VolumeName(va), "node", va.Spec.NodeName, "volumeHandle", volumeHandle}
+}
+
+// maxRemembered bounds each memo. A hub needs a few entries for each driver. But every client that
+// may create VolumeAttachments can invent any number of drivers and field managers.
+const maxRemembered = 4096
+
+// memo keeps up to maxRemembered results of a function. Thousands of VolumeAttachments need few
+// different results. The zero value is empty. It is safe for concurrent use.
+type memo[K comparable, V any] struct {
+	mu      sync.RWMutex
+	results map[K]V
+}
+
+// get returns the result for a key, and calls compute if it is not known.
+func (m *memo[K, V]) get(key K, compute func() V) V {
+	m.mu.RLock()
+	result, known := m.results[key]
+	m.mu.RUnlock()
+	if known {
+		return result
+	}
+	result = compute()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if first, known := m.results[key]; known {
+		return first
+	}
+	if m.results == nil {
+		m.results = map[K]V{}
+	}
+	if len(m.results) < maxRemembered {
+		m.results[key] = result
+	}
+	return result
 }

@@ -8,7 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// Agreement is the result of comparing the hub's decision with what another attacher did.
+// Agreement is the result of comparing the hub's decision with what another attacher did, as the status has it.
 type Agreement string
 
 const (
@@ -17,7 +17,7 @@ const (
 	// Agreed: the hub would have done the same.
 	Agreed Agreement = "agreed"
 	// WouldHaveFailed: the other attacher succeeded, and the hub would have failed.
-	WouldHaveFailed Agreement = "would-have-failed"
+	WouldHaveFailed Agreement = "would_have_failed"
 	// Differs: the hub would have done something else.
 	Differs Agreement = "differs"
 )

@@ -9,6 +9,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
 )
 
 // requestTimeout is the default limit of one request to the API server.
@@ -34,6 +36,12 @@ type Writer struct {
 	Timeout time.Duration
 }
 
+// Kube is the part of a kubernetes.Interface that attaching needs.
+type Kube interface {
+	CoreV1() corev1client.CoreV1Interface
+	StorageV1() storagev1client.StorageV1Interface
+}
+
 // Limit is a rate limit, such as a *rate.Limiter. It is safe for concurrent use.
 type Limit interface {
 	// Wait blocks until a write may begin. It returns an error if that is not before ctx ends.
@@ -48,55 +56,43 @@ type Written interface {
 }
 
 func (w Writer) patchAttachment(ctx context.Context, patch *Patch, subresources ...string) (*storagev1.VolumeAttachment, error) {
-	ctx, cancel, err := w.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	va, err := w.Kube.StorageV1().VolumeAttachments().Patch(ctx, patch.Name, types.JSONPatchType, patch.encode(), patchOptions, subresources...)
-	if err != nil {
-		return nil, stale(err)
-	}
-	if w.Written != nil {
+	va, err := send(ctx, w, patch, w.Kube.StorageV1().VolumeAttachments().Patch, subresources...)
+	if err == nil && w.Written != nil {
 		w.Written.VolumeAttachmentWritten(va)
 	}
-	return va, nil
+	return va, err
 }
 
 func (w Writer) patchVolume(ctx context.Context, patch *Patch) error {
-	ctx, cancel, err := w.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	pv, err := w.Kube.CoreV1().PersistentVolumes().Patch(ctx, patch.Name, types.JSONPatchType, patch.encode(), patchOptions)
-	if err != nil {
-		return stale(err)
-	}
-	if w.Written != nil {
+	pv, err := send(ctx, w, patch, w.Kube.CoreV1().PersistentVolumes().Patch)
+	if err == nil && w.Written != nil {
 		w.Written.PersistentVolumeWritten(VolumeOf(pv))
 	}
-	return nil
+	return err
 }
 
 // patchOptions turn off the API server's check for unknown fields. By default the API server drops them and warns, which nobody
 // reads, and the check parses each patch once more.
 var patchOptions = metav1.PatchOptions{FieldManager: FieldManager, FieldValidation: metav1.FieldValidationIgnore}
 
-// begin waits for the limit, calls the fence, and returns the context of the request. It wraps
-// their errors in ErrRefused, so that they do not count as answers of the API server.
-func (w Writer) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+// send waits for the limit, calls the fence and sends a patch. It wraps the errors of limit and fence in ErrRefused, so that
+// they do not count as answers of the API server.
+func send[T any](ctx context.Context, w Writer, patch *Patch, do func(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*T, error), subresources ...string) (*T, error) {
 	if w.Limit != nil {
 		if err := w.Limit.Wait(ctx); err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", ErrRefused, err)
+			return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(w.Timeout, requestTimeout))
+	defer cancel()
 	if w.Fence != nil {
 		if err := w.Fence(ctx); err != nil {
-			cancel()
-			return nil, nil, fmt.Errorf("%w: %w", ErrRefused, err)
+			return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 	}
-	return ctx, cancel, nil
+	object, err := do(ctx, patch.Name, types.JSONPatchType, patch.encode(), patchOptions, subresources...)
+	if err != nil {
+		return nil, stale(err)
+	}
+	return object, nil
 }

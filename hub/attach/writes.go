@@ -50,7 +50,7 @@ func (w Writer) Release(ctx context.Context, plan Plan) (*storagev1.VolumeAttach
 // MarkDetached empties the status of a VolumeAttachment that still exists after its volume was
 // detached. It returns nil if the object is gone.
 func (w Writer) MarkDetached(ctx context.Context, va *storagev1.VolumeAttachment) error {
-	return ignoreGone(w.writeStatus(ctx, va, "/status", storagev1.VolumeAttachmentStatus{}))
+	return ignoreGone(w.patchStatus(ctx, newPatch(va.Name, va.UID, add("/status", storagev1.VolumeAttachmentStatus{}))))
 }
 
 // ReleaseVolume writes a patch that removes the finalizer from a PersistentVolume. It returns nil
@@ -70,7 +70,7 @@ func (w Writer) SaveError(ctx context.Context, va *storagev1.VolumeAttachment, o
 	if call := (*CallError)(nil); errors.As(cause, &call) {
 		value.ErrorCode = errorCode(status.Code(call.Err))
 	}
-	return ignoreGone(w.writeStatus(ctx, va, errorPath(op), value))
+	return ignoreGone(w.patchStatus(ctx, newPatch(va.Name, va.UID, add(errorPath(op), value))))
 }
 
 // ForgetError removes the error of an operation from an attached VolumeAttachment. It returns ErrStale
@@ -84,12 +84,6 @@ func errorPath(op Operation) string {
 		return "/status/detachError"
 	}
 	return "/status/attachError"
-}
-
-// writeStatus writes one value into the status. It returns ErrStale if the VolumeAttachment is
-// gone.
-func (w Writer) writeStatus(ctx context.Context, va *storagev1.VolumeAttachment, path string, value any) error {
-	return w.patchStatus(ctx, newPatch(va.Name, va.UID, add(path, value)))
 }
 
 func (w Writer) patchStatus(ctx context.Context, patch *Patch) error {

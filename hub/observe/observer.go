@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -43,10 +44,13 @@ type Options struct {
 // Observer watches another attacher work for a driver, and compares. Its methods are safe for concurrent use,
 // and only Run blocks.
 type Observer struct {
-	options  Options
-	queue    workqueue.TypedRateLimitingInterface[string] // names of VolumeAttachments
-	secrets  *secrets
-	findings *findings
+	options Options
+	queue   workqueue.TypedRateLimitingInterface[string] // names of VolumeAttachments
+	secrets *secrets
+
+	mu          sync.Mutex
+	attachments map[string]*attachment // by name; guarded by mu
+	seen        status.Observed        // without Pending, the latest disagreement first; guarded by mu
 }
 
 // New returns an Observer. It starts nothing.
@@ -55,8 +59,8 @@ func New(o Options) *Observer {
 		options: o,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryInitial, retryMax)),
-		secrets:  newSecrets(o.ReadSecret),
-		findings: newFindings(o.Driver, o.Metrics),
+		secrets:     newSecrets(o.ReadSecret),
+		attachments: map[string]*attachment{},
 	}
 }
 
@@ -119,7 +123,7 @@ func (o *Observer) compare(ctx context.Context, name string) error {
 		return nil // LookAtAll follows when the driver is connected
 	}
 	va := o.options.Cluster.Attachment(name)
-	o.findings.endUnless(va, name, decider)
+	o.endUnless(va, name, decider)
 	if va == nil {
 		return nil
 	}
@@ -131,7 +135,7 @@ func (o *Observer) compare(ctx context.Context, name string) error {
 	if err := o.checkSecret(ctx, &finding); err != nil {
 		return err
 	}
-	o.findings.add(inputs, finding)
+	o.add(inputs, finding)
 	return nil
 }
 
@@ -163,10 +167,4 @@ func (o *Observer) ask(ctx context.Context) {
 		case <-time.After(askInterval):
 		}
 	}
-}
-
-// Report returns the counts and the latest disagreements.
-func (o *Observer) Report() *status.Observed {
-	seen := o.findings.summary()
-	return &seen
 }
