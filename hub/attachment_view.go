@@ -78,8 +78,6 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 		Node:             va.Spec.NodeName,
 		PersistentVolume: attach.VolumeName(va),
 		VolumeHandle:     va.Annotations[attach.AnnotationVolumeHandle],
-		Created:          va.CreationTimestamp.Time,
-		Finalizer:        attach.HasFinalizer(va.Finalizers, attach.Finalizer(va.Spec.Attacher)),
 	}
 	if v := h.cluster.VolumeOrDeleted(a.PersistentVolume); v != nil {
 		a.VolumeHandle, a.Claim = cmp.Or(a.VolumeHandle, v.Handle), v.Claim

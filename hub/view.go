@@ -4,6 +4,8 @@ import (
 	"maps"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -45,7 +47,7 @@ func (m *manager) view(replicas map[string]bool, now time.Time) status.Driver {
 		Source:   s.spec.Source,
 		Endpoint: string(s.spec.Endpoint),
 		Workers:  s.spec.Workers,
-		Settings: status.SettingsOf(s.spec.Settings),
+		Settings: status.Settings{Timeout: metav1.Duration{Duration: s.spec.Timeout}, MaxPerNode: s.spec.MaxPerNode, StuckAfter: metav1.Duration{Duration: s.spec.StuckAfter}},
 		Lease:    m.hub.leaseView(s),
 		Failures: m.counters.latestFailures(),
 	}

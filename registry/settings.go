@@ -18,7 +18,7 @@ import (
 //     the row, in testdata/valid/full.yaml, and `make manifests`;
 //   - its default in driver_test.go, if that is not the zero value, and its key in the
 //     golden errors that list all keys (go test ./registry -update);
-//   - a field of hub/status.Settings, if people are to see it on the page;
+//   - a field of hub/status.Settings, if a diagnosis depends on it;
 //   - a flag in cmd/csi-attach-hub/flags_driver.go, if csi-attacher has one for it.
 var settingTable = table[Driver]{
 	setting("mode", ModeActive, oneOf(ModeActive, ModeObserve, ModePaused), func(d *Driver) *Mode { return &d.Mode }),

@@ -38,10 +38,10 @@ func (s statusSource) Overview() status.Overview {
 
 // config returns the state of the configuration and its conflicts.
 func (s statusSource) config() status.Config {
-	c := status.Config{LastReloadOK: true}
+	var c status.Config
 	if file, ok := s.source.(*registry.File); ok {
 		is := file.Status()
-		c.Path, c.Hash, c.LastReloadOK, c.LastSuccess = file.Name(), is.Hash, len(is.Errors) == 0, is.LastSuccess
+		c.Hash, c.LastSuccess = is.Hash, is.LastSuccess
 		for _, f := range is.Files {
 			c.Files = append(c.Files, status.ConfigFile{Path: f.Path, Rejected: f.Rejected})
 		}

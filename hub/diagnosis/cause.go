@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 )
@@ -67,10 +68,7 @@ func Parse(text, code string) (Cause, string) {
 		text = last
 	}
 	if m := callError.FindStringSubmatch(text); m != nil {
-		if code == "" {
-			code = m[1]
-		}
-		return Cause{BackendError, code}, m[2]
+		return Cause{BackendError, cmp.Or(code, m[1])}, m[2]
 	}
 	if code != "" {
 		return Cause{BackendError, code}, text
@@ -83,8 +81,9 @@ func Parse(text, code string) (Cause, string) {
 	return Cause{}, text
 }
 
-// ofCode says what to do about an answer of a driver, by the name of its gRPC code.
-var ofCode = map[string]string{
+// advice says what to do: about an answer of the driver, by the name of its gRPC code, and about the other causes.
+// {node}, {volume} and {secret} stand for names.
+var advice = map[Verdict]string{
 	"InvalidArgument":    "Compare the volume's attributes and access modes with the driver's documentation: the driver rejects the call as invalid.",
 	"NotFound":           "Check that the volume handle exists in the storage system, and that the node ID in the node's CSINode is the one of the machine.",
 	"AlreadyExists":      "Detach the volume from the node first: it is published there read-only or with another access mode.",
@@ -99,10 +98,7 @@ var ofCode = map[string]string{
 	"Canceled":           "Wait for the next try: the call was canceled, usually by a restart or by the loss of the lease.",
 	"Internal":           "Look at the log of the driver's controller: the driver reports an internal error.",
 	"Unknown":            "Look at the log of the driver's controller: the driver does not say what kind of error it is.",
-}
 
-// ofVerdict says what to do about the other causes. {node}, {volume} and {secret} stand for names.
-var ofVerdict = map[Verdict]string{
 	CannotConnect:      "Check that the driver's controller runs, and that the hub's configuration has its endpoint.",
 	SecretMissing:      "Create the secret that the PersistentVolume names in controllerPublishSecretRef. The hub tries again within the driver's retry.max.",
 	SecretForbidden:    "Grant the hub get on {secret}, and on no other, by name: secrets of the driver in the values of deploy/chart.",
@@ -124,13 +120,7 @@ var secretError = regexp.MustCompile(`^read (secret \S+) for the call: `)
 
 // Action returns what to do about an error, of a volume for a node. text is that of the error, "" if it is not known.
 func (c Cause) Action(node, volume, text string) string {
-	action := ofVerdict[c.Verdict]
-	if c.Verdict == BackendError {
-		action = ofCode[c.Code]
-	}
-	if action == "" {
-		return "Look at the log of the driver's controller: only the text of the error is known."
-	}
+	action := cmp.Or(advice[cmp.Or(Verdict(c.Code), c.Verdict)], "Look at the log of the driver's controller: only the text of the error is known.")
 	secret := "the secret"
 	if m := secretError.FindStringSubmatch(text); m != nil {
 		secret = m[1]

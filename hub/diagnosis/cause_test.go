@@ -29,8 +29,8 @@ func TestParseTellsTheDriversWordsFromTheHubs(t *testing.T) {
 
 func TestEveryCauseHasAnActionThatNamesItsObjects(t *testing.T) {
 	causes := []Cause{{}, {BackendError, "Internal"}, {BackendError, "Code(77)"}}
-	for verdict := range ofVerdict {
-		causes = append(causes, Cause{Verdict: verdict})
+	for verdict := range advice { // or a code
+		causes = append(causes, Cause{Verdict: verdict}, Cause{BackendError, string(verdict)})
 	}
 	for _, c := range causes {
 		if got := c.Action("node-1", "pv-1", ""); !strings.HasSuffix(got, ".") || strings.Contains(got, "{") {

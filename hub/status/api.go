@@ -83,10 +83,7 @@ func parseFilter(r *http.Request, more ...string) (f AttachmentFilter, q url.Val
 
 // choose sets a list from its values, separated by commas.
 func choose[T ~string](list *[]T, key, values string, of []T) error {
-	if values == "" {
-		return nil
-	}
-	for value := range strings.SplitSeq(values, ",") {
+	for value := range strings.FieldsFuncSeq(values, func(r rune) bool { return r == ',' }) {
 		if !slices.Contains(of, T(value)) {
 			return fmt.Errorf("%s %q is none of %s", key, value, Joined(of, ", "))
 		}

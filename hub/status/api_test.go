@@ -13,8 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // fetch asks for JSON and decodes it strictly.
@@ -262,30 +260,6 @@ func TestHostileTextStaysText(t *testing.T) {
 	got := fetch[DriverList](t, u+"/api/v1/drivers").Drivers[0].ConnectionError.Text
 	if want := strings.ToValidUTF8(hostile, "\uFFFD"); got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestSettingsAreWrittenAsInDriversYAML(t *testing.T) {
-	s := SettingsOf(registry.DefaultSettings())
-	body, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `{"timeout":"2m","maxPerNode":0,"retryInitial":"500ms","retryMax":"1m","stuckAfter":"15m","driftInterval":"1m","driftAction":"reattach","parallelMultiNode":true}`
-	if string(body) != want {
-		t.Errorf("got %s, want %s", body, want)
-	}
-	var read Settings
-	if err := json.Unmarshal(body, &read); err != nil || read != s {
-		t.Errorf("read again it is %+v, %v", read, err)
-	}
-	if err := json.Unmarshal([]byte(`{"timeout":"soon"}`), &read); err == nil {
-		t.Error("a timeout of soon is read")
-	}
-	for d, want := range map[Duration]string{0: "0", Duration(2 * time.Hour): "2h", Duration(90 * time.Minute): "1h30m", Duration(90 * time.Second): "1m30s"} {
-		if d.String() != want {
-			t.Errorf("got %s, want %s", d, want)
-		}
 	}
 }
 

@@ -40,8 +40,6 @@ type Attachment struct {
 	Health        Health          `json:"health,omitzero"` // set by this package, not by the Source
 	State         AttachmentState `json:"state"`
 	Operation     Operation       `json:"operation,omitempty"` // that is due: Attach, Detach, Drift, or empty
-	Created       time.Time       `json:"created,omitzero"`    // the object
-	Finalizer     bool            `json:"finalizer,omitempty"` // the driver's finalizer is on the object
 	Since         time.Time       `json:"since,omitzero"`      // when the operation became due, or the state began
 	Call          Call            `json:"call,omitzero"`       // in flight for it; zero if there is none
 	Tries         int             `json:"tries"`               // failed in a row

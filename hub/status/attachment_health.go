@@ -32,17 +32,6 @@ func HealthOfAttachment(in DiagnosisInput) Health {
 	return h
 }
 
-// neededBy returns the Pods that use the volume, or its claim if they are not known. Nobody needs a detach.
-func (a Attachment) neededBy() []string {
-	if a.Operation == Detach {
-		return nil
-	}
-	if len(a.Pods) == 0 && a.Claim != "" {
-		return []string{"claim " + a.Claim}
-	}
-	return a.Pods
-}
-
 // troubleKey returns a key that is equal for VolumeAttachments in the same state for the same reason. Names of its own objects in the texts make no difference, and ages are in no key.
 func (a Attachment) troubleKey() string {
 	var why diagnosis.Diagnosis

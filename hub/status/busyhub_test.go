@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // hostile is what a driver may answer: it must stay text wherever it is shown.
@@ -16,7 +18,7 @@ func newBusyHub(drivers, attachments int) *fakeHub {
 	now := time.Now()
 	h.overview = Overview{
 		Version: "v0.3.0", Identity: "csi-attach-hub-7c9d-abcde", Started: now.Add(-76 * time.Hour),
-		Config: Config{Path: "/etc/csi-attach-hub/drivers.yaml", Hash: "9f2c41d07a6b", LastReloadOK: true, LastSuccess: now.Add(-26 * time.Hour),
+		Config: Config{Hash: "9f2c41d07a6b", LastSuccess: now.Add(-26 * time.Hour),
 			Warnings: []string{"drivers.yaml:31: drivers[4].timeout: 15s is shorter than most drivers need"},
 			Conflicts: []Conflict{{Driver: "nfs.csi.k8s.io", Winner: "drivers.yaml:12", Loser: "CSIDriver nfs.csi.k8s.io",
 				Reason: "the same driver is learned from two places"}}},
@@ -65,10 +67,9 @@ func busyDriver(i int, now time.Time) Driver {
 	d := Driver{
 		Name: busyName(i), State: "Ready", Up: true, Mode: "active", Source: fmt.Sprintf("drivers.yaml:%d", 10+i*4), Since: now.Add(-time.Duration(i+1) * 47 * time.Minute),
 		Endpoint: "unix:///csi/" + busyName(i) + "/csi.sock", Version: "v1.31.0", Capabilities: []string{"PUBLISH_UNPUBLISH_VOLUME", "LIST_VOLUMES_PUBLISHED_NODES"},
-		Settings: Settings{Timeout: Duration(2 * time.Minute), ParallelMultiNode: true, RetryInitial: Duration(500 * time.Millisecond), RetryMax: Duration(time.Minute),
-			StuckAfter: Duration(15 * time.Minute), DriftInterval: Duration(time.Minute), DriftAction: "reattach"},
-		Lease:   Lease{Name: "external-attacher-leader-" + busyName(i), Namespace: "csi-attach-hub", Since: now.Add(-3 * time.Hour)},
-		Workers: 20,
+		Settings: Settings{Timeout: metav1.Duration{Duration: 2 * time.Minute}, StuckAfter: metav1.Duration{Duration: 15 * time.Minute}},
+		Lease:    Lease{Name: "external-attacher-leader-" + busyName(i), Namespace: "csi-attach-hub", Since: now.Add(-3 * time.Hour)},
+		Workers:  20,
 		Lanes: []Lane{{Operation: Attach, Workers: 20}, {Operation: Detach, Workers: 20},
 			{Operation: Drift, Workers: 10}, {Operation: Release, Workers: 4}},
 	}
@@ -111,7 +112,7 @@ func (h *fakeHub) attach(drivers, n int, now time.Time) {
 	for i := range n {
 		a := Attachment{
 			Name: vaName(i), Driver: busyName(i % drivers), Node: fmt.Sprintf("worker-%d", i%211), PersistentVolume: fmt.Sprintf("pvc-%08x-4b1d-4c3e-9a55-0d6f3c2b%04x", i*31, i%65536),
-			Claim: fmt.Sprintf("team-%d/data-db-%d", i%7, i), VolumeHandle: fmt.Sprintf("vol-%012x", i*104729), State: Attached, Created: now.Add(-time.Duration(i+30) * time.Minute), Finalizer: true, Since: now.Add(-time.Duration(i+29) * time.Minute),
+			Claim: fmt.Sprintf("team-%d/data-db-%d", i%7, i), VolumeHandle: fmt.Sprintf("vol-%012x", i*104729), State: Attached, Since: now.Add(-time.Duration(i+29) * time.Minute),
 		}
 		switch {
 		case i%drivers == 1%drivers && i < 20*drivers:
@@ -134,7 +135,7 @@ func (h *fakeHub) attach(drivers, n int, now time.Time) {
 	}
 	for i := range h.overview.Unclaimed["legacy.example.com"] {
 		name := fmt.Sprintf("legacy-%02d", i)
-		a := Attachment{Name: name, Driver: "legacy.example.com", Node: "worker-1", State: Unclaimed, Created: now.Add(-time.Hour)}
+		a := Attachment{Name: name, Driver: "legacy.example.com", Node: "worker-1", State: Unclaimed}
 		a.Waiting = Wait{Kind: WaitForConfiguration}
 		h.attachments[name] = a
 	}

@@ -62,6 +62,7 @@ func (s gaugeSet) add(v view) {
 	for _, d := range v.drivers {
 		engaged[label(d.Name)] = true
 		s.addDriver(d)
+		s.conflicts(d.Name) // 0 for none
 	}
 	s.addConfig(v.Config, engaged)
 	s.addUnclaimed(v.Overview)
@@ -93,35 +94,31 @@ func (s gaugeSet) addLane(d Driver, l Lane) {
 	s.gauge("stuck", "VolumeAttachments that are without success for longer than stuckAfter.", lane).Set(float64(l.Stuck))
 }
 
-// addConfig adds the state of the configuration. A driver that is engaged has a number of conflicts, 0 for none; the number
-// of other drivers is not bounded.
+func (s gaugeSet) conflicts(driver string) prometheus.Gauge {
+	return s.gauge("registry_conflicts", "Places where the driver was found and that are not served.", prometheus.Labels{"driver": driver})
+}
+
+// addConfig adds the state of the configuration. The number of drivers that have conflicts and are not engaged is not
+// bounded.
 func (s gaugeSet) addConfig(c Config, engaged map[string]bool) {
 	for _, f := range c.Files {
 		s.gauge("config_last_reload_successful", "Whether the file of the configuration holds as it is now.",
 			prometheus.Labels{"file": f.Path}).Set(truth[f.Rejected == ""])
 	}
-	read := s.gauge("config_last_reload_success_timestamp_seconds", "When the active configuration was read, in seconds since 1970.", nil)
-	if !c.LastSuccess.IsZero() {
-		read.Set(float64(c.LastSuccess.UnixMilli()) / 1000)
-	}
+	s.gauge("config_last_reload_success_timestamp_seconds", "When the active configuration was read, in seconds since 1970.", nil).
+		Set(float64(max(0, c.LastSuccess.UnixMilli())) / 1000)
 	hash, _ := strconv.ParseUint(c.Hash[:min(len(c.Hash), 12)], 16, 64) // as many digits as a sample can hold; 0 without a hash
 	s.gauge("config_hash", "Hash of the active configuration.", nil).Set(float64(hash))
-	conflicts := func(driver string) prometheus.Gauge {
-		return s.gauge("registry_conflicts", "Places where the driver was found and that are not served.", prometheus.Labels{"driver": driver})
-	}
-	for driver := range engaged {
-		conflicts(driver)
-	}
 	unserved := map[string]int{}
 	for _, c := range c.Conflicts {
 		if engaged[label(c.Driver)] {
-			conflicts(c.Driver).Inc()
+			s.conflicts(c.Driver).Inc()
 		} else {
 			unserved[c.Driver]++
 		}
 	}
 	for driver, n := range bounded(unserved) {
-		conflicts(driver).Add(float64(n)) // "other" may be a driver's name
+		s.conflicts(driver).Add(float64(n)) // "other" may be a driver's name
 	}
 }
 
@@ -155,16 +152,11 @@ func bounded(counts map[string]int) map[string]int {
 	for name, n := range counts {
 		valid[label(name)] += n
 	}
-	names := slices.SortedFunc(maps.Keys(valid), func(a, b string) int {
-		return cmp.Or(cmp.Compare(valid[b], valid[a]), cmp.Compare(a, b))
-	})
-	sum := 0
+	names := slices.SortedFunc(maps.Keys(valid), func(a, b string) int { return cmp.Or(cmp.Compare(valid[b], valid[a]), cmp.Compare(a, b)) })
 	for _, name := range names[min(len(names), mostUnknown):] {
-		sum += valid[name]
-		delete(valid, name)
-	}
-	if sum > 0 {
-		valid[others] += sum
+		n := valid[name]
+		delete(valid, name) // it may be "other"
+		valid[others] += n
 	}
 	return valid
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // DiagnosisInput is what is known about a VolumeAttachment at one moment.
@@ -28,8 +29,8 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 	case a.State == Attached && a.Operation == "":
 		found := []diagnosis.Diagnosis{a.says(diagnosis.IsAttached, "the volume is attached to node "+a.Node,
 			"If a Pod still waits, look at its Events and at the kubelet of the node: the driver's node plugin now has to stage and mount the volume.")}
-		if d := DiagnoseCapability(*in.Driver); d.Verdict != "" {
-			found = append(found, d) // it may be marked attached without being so
+		if in.Driver.RecordedCalls > 0 {
+			found = append(found, DiagnoseCapability(*in.Driver)) // it may be marked attached without being so
 		}
 		return found
 	case a.State == Idle:
@@ -92,7 +93,7 @@ func (in DiagnosisInput) stuck() diagnosis.Diagnosis {
 
 // failed says what the last error means.
 func (in DiagnosisInput) failed() diagnosis.Diagnosis {
-	a, timeout := in.Attachment, in.Driver.Settings.Timeout
+	a, timeout := in.Attachment, in.Driver.Settings.Timeout.Duration
 	for _, f := range in.Driver.Failures { // the latest first
 		if a.LastErrorTime.IsZero() && f.VolumeAttachment == a.Name {
 			a.LastErrorTime = f.Time
@@ -112,7 +113,7 @@ func (in DiagnosisInput) failed() diagnosis.Diagnosis {
 				d.Detail = cause.Code
 			}
 			if timeout > 0 {
-				d.Fact = fmt.Sprintf("did not answer %s within %s", a.method(), timeout)
+				d.Fact = fmt.Sprintf("did not answer %s within %s", a.method(), registry.FormatDuration(timeout))
 			}
 		}
 	case diagnosis.CannotConnect:
@@ -166,8 +167,7 @@ func (in DiagnosisInput) inFlight() diagnosis.Diagnosis {
 	case !c.Since.IsZero():
 		d.Fact = c.Method + " has been running"
 	}
-	d.Since = a.Call.Since
-	d.Detail = "attaching the volume to node " + a.Node
+	d.Since, d.Detail = a.Call.Since, "attaching the volume to node "+a.Node
 	switch a.Operation {
 	case Detach:
 		d.Detail = "detaching the volume from node " + a.Node
@@ -181,10 +181,10 @@ const lookAtDriver = "Look at the log of the driver's controller and at the stor
 
 // cancels says until when a call may take, as a further sentence.
 func (s Settings) cancels() string {
-	if s.Timeout == 0 {
+	if s.Timeout.Duration == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" The hub cancels the call after %s (timeout) and tries again.", s.Timeout)
+	return fmt.Sprintf(" The hub cancels the call after %s (timeout) and tries again.", registry.FormatDuration(s.Timeout.Duration))
 }
 
 // queued says that something else goes first.
@@ -193,13 +193,9 @@ func (in DiagnosisInput) queued() diagnosis.Diagnosis {
 	d := a.says(diagnosis.Queued, a.Waiting.String())
 	switch a.Waiting.Kind {
 	case WaitForDetach:
-		from := ""
-		if a.Waiting.Node != "" {
-			from = " from node " + a.Waiting.Node
-		}
 		d.Verdict = diagnosis.WaitingForDetach
 		d.Actions = []string{
-			fmt.Sprintf("Run csi-attach-hub explain %s to see why the volume is not detached%s yet. It can be on one node only.", a.Waiting.VolumeAttachment, from),
+			fmt.Sprintf("Run csi-attach-hub explain %s to see why the volume is not detached yet. It can be on one node only.", a.Waiting.VolumeAttachment),
 			"Check that no Pod with the volume is left on that node: a detach begins when the kubelet has unmounted the volume. If the node is dead, taint it node.kubernetes.io/out-of-service.",
 		}
 	case WaitForUnowned:

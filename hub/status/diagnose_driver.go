@@ -12,27 +12,22 @@ import (
 
 // DiagnoseUnserved says why a driver is not served here.
 func DiagnoseUnserved(name string, conflicts []Conflict) []diagnosis.Diagnosis {
-	says := func(v diagnosis.Verdict, why, detail string, actions ...string) diagnosis.Diagnosis {
-		return diagnosis.New(v, "csi-attach-hub", "does not serve driver "+name+why, detail, actions...)
-	}
 	var found []diagnosis.Diagnosis
 	for _, c := range conflicts {
-		switch {
-		case c.Driver != name:
-		case strings.Contains(c.Reason, "allowedEndpoints"): // the registry has only the text
-			found = append(found, says(diagnosis.EndpointNotAllowed, ", found at "+c.Loser, c.Reason,
-				"Add the endpoint to discovery.csiDrivers.allowedEndpoints if it is right, or correct the annotation attach-hub/endpoint of the CSIDriver."))
-		default:
-			found = append(found, says(diagnosis.DriverConflict, ", found at "+c.Loser, c.Reason,
-				"Resolve the conflict in the configuration: the hub serves the driver as soon as it has read the change."))
+		verdict, action := diagnosis.DriverConflict, "Resolve the conflict in the configuration: the hub serves the driver as soon as it has read the change."
+		if strings.Contains(c.Reason, "allowedEndpoints") { // the registry has only the text
+			verdict, action = diagnosis.EndpointNotAllowed, "Add the endpoint to discovery.csiDrivers.allowedEndpoints if it is right, or correct the annotation attach-hub/endpoint of the CSIDriver."
+		}
+		if c.Driver == name {
+			found = append(found, diagnosis.New(verdict, "csi-attach-hub", "does not serve driver "+name+", found at "+c.Loser, c.Reason, action))
 		}
 	}
-	if len(found) > 0 {
-		return found
+	if len(found) == 0 {
+		found = append(found, diagnosis.New(diagnosis.DriverNotConfigured, "csi-attach-hub", "does not serve driver "+name+": it is not in the configuration", "",
+			fmt.Sprintf("Add %s to drivers.yaml, or let discovery find it, if the hub should serve it. If it is there already, look at the errors of the configuration.", name),
+			"Look at the log of the other attacher if one serves the driver."))
 	}
-	return []diagnosis.Diagnosis{says(diagnosis.DriverNotConfigured, ": it is not in the configuration", "",
-		fmt.Sprintf("Add %s to drivers.yaml, or let discovery find it, if the hub should serve it. If it is there already, look at the errors of the configuration.", name),
-		"Look at the log of the other attacher if one serves the driver.")}
+	return found
 }
 
 // DiagnoseDriver says why this replica does no work for a driver; zero if it works for it.
@@ -75,23 +70,16 @@ func (d Driver) notConnected(replicas []string, now time.Time) diagnosis.Diagnos
 	return d.says(verdict, "cannot be called at "+d.Endpoint, why, action, next).From(since)
 }
 
-// DiagnoseCapability says that VolumeAttachments record calls to a driver that has no PUBLISH_UNPUBLISH_VOLUME; zero if it
-// is not so.
+// DiagnoseCapability says that VolumeAttachments record calls to a driver that has no PUBLISH_UNPUBLISH_VOLUME.
 func DiagnoseCapability(d Driver) diagnosis.Diagnosis {
-	if d.RecordedCalls == 0 {
-		return diagnosis.Diagnosis{}
-	}
 	return d.says(diagnosis.CapabilityMissing, "has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it",
 		fmt.Sprintf("%s have the finalizer or the node ID; %s may be the socket of its node plugin", plural(d.RecordedCalls, "VolumeAttachment", "VolumeAttachments"), d.Endpoint),
 		"Set the endpoint to the socket of the driver's controller. Until then the hub attaches and detaches nothing.",
 		"If the driver's volumes need no attach any more, set attachRequired of its CSIDriver to false.")
 }
 
-// DiagnoseNoAttach says that attachRequired is false of a driver that attaches; zero if it is not so.
+// DiagnoseNoAttach says that attachRequired is false of a driver that attaches.
 func DiagnoseNoAttach(d Driver) diagnosis.Diagnosis {
-	if !d.NoAttach {
-		return diagnosis.Diagnosis{}
-	}
 	return diagnosis.New(diagnosis.AttachRequiredWrong, "CSIDriver "+d.Name, "has attachRequired: false, and the driver has PUBLISH_UNPUBLISH_VOLUME",
 		"the hub detaches its volumes unless their node uses them, and attaches none",
 		"Create the CSIDriver again with attachRequired: true if the driver's volumes need an attach: the hub then attaches the volumes of its VolumeAttachments again.",

@@ -5,13 +5,15 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 	now := time.Date(2026, 3, 4, 3, 0, 0, 0, time.UTC)
 	served := Driver{Name: "a.example.com", State: "Ready", Up: true, Mode: "active", Source: "drivers.yaml:4", Endpoint: "unix:///csi/a/csi.sock", Workers: 20, Busy: 20,
-		Lease: Lease{Name: "external-attacher-leader-a-example-com", Namespace: "hub", Holder: "hub-0", Mine: true}, Settings: Settings{Timeout: Duration(2 * time.Minute), MaxPerNode: 3}}
+		Lease: Lease{Name: "external-attacher-leader-a-example-com", Namespace: "hub", Holder: "hub-0", Mine: true}, Settings: Settings{Timeout: metav1.Duration{Duration: 2 * time.Minute}, MaxPerNode: 3}}
 	wanted := Attachment{Name: "csi-1", Driver: served.Name, Node: "worker-1", PersistentVolume: "pv-1", State: Waiting, Operation: Attach, Since: now.Add(-time.Minute)}
 	failing := wanted
 	failing.State, failing.Tries, failing.NextTry = Failing, 6, now.Add(40*time.Second)

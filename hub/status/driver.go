@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
@@ -42,8 +44,8 @@ type Driver struct {
 	// Lanes has a lane for each of Attach, Detach, Drift and Release. If no replica of the hub works for the
 	// driver, they have the work that waits for it.
 	Lanes []Lane `json:"lanes"`
-	// Waiters are Pods whose volumes wait for the driver, as "namespace/name", or claims if their Pods are not
-	// known: those that wait longest, at most MostWaiters. Set by this package, not by the Source.
+	// Waiters are claims whose volumes wait for the driver, as "claim namespace/name": those that wait longest, at most
+	// MostWaiters. Set by this package, not by the Source.
 	Waiters []string `json:"waiters,omitempty"`
 
 	ConnectionError Failure   `json:"connectionError,omitzero"` // the last one, also if the connection is back
@@ -64,6 +66,13 @@ type Driver struct {
 	Checklist []Check   `json:"checklist,omitempty"` // only in mode observe, and of a driver that is asked for alone
 
 	ForeignWriter ForeignWriter `json:"foreignWriter,omitzero"` // the last one
+}
+
+// Settings are the settings of a driver that a diagnosis depends on, with the names of drivers.yaml.
+type Settings struct {
+	Timeout    metav1.Duration `json:"timeout"`
+	MaxPerNode int             `json:"maxPerNode"` // 0: no limit
+	StuckAfter metav1.Duration `json:"stuckAfter"`
 }
 
 // Operation is what a lane is for.
@@ -170,7 +179,7 @@ type Failure struct {
 	Cause            diagnosis.Cause `json:"cause,omitzero"` // of Text, for programs; zero if not known
 }
 
-// MostWaiters is how many Pods or claims that wait for a driver are shown.
+// MostWaiters is how many claims that wait for a driver are shown.
 const MostWaiters = 5
 
 // MostUnowned is how many unowned publications of a driver are shown.

@@ -37,10 +37,10 @@ func HealthOfDriver(d Driver, replicas []string, now time.Time) Health {
 	h.addFull(d)
 	h.addQueue(d, state, service.Verdict != "", now)
 	h.addUnowned(d)
-	if d.Mode != modeObserve { // there the checklist has it
+	if d.RecordedCalls > 0 && d.Mode != modeObserve { // there the checklist has it
 		h.add(either(d.Mode == modeActive && d.Lease.Mine, Broken, Attention), DiagnoseCapability(d)) // nothing is attached or detached
 	}
-	if d.Mode == modeActive {
+	if d.NoAttach && d.Mode == modeActive {
 		h.add(Attention, DiagnoseNoAttach(d))
 	}
 	h.addObserved(d, now)
@@ -98,7 +98,7 @@ func (d Driver) says(v diagnosis.Verdict, fact, detail string, actions ...string
 
 // addCalls adds what is the matter with the calls in flight.
 func (h *Health) addCalls(d Driver, now time.Time) {
-	if since := d.UnansweredSince; passed(since, now) >= max(d.Settings.slow(), time.Duration(d.Settings.Timeout)) {
+	if since := d.UnansweredSince; passed(since, now) >= max(d.Settings.slow(), d.Settings.Timeout.Duration) {
 		h.add(Broken, d.says(diagnosis.DriverUnresponsive, "answers no call", cmp.Or(d.neededBy(), d.inFlight()),
 			strings.TrimSuffix(lookAtDriver, ".")+": the driver takes calls and does not answer them.",
 			"Restart the driver's controller if its log shows nothing.").From(since))

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
@@ -27,9 +29,11 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"a call is unanswered": {func(d *Driver) {
 			d.Lanes[0].Running, d.Busy, d.Lanes[0].OldestCall = 3, 3, Call{"ControllerPublishVolume", ago(8*time.Minute + 12*time.Second), "va"}
 		}, Attention, ago(8*time.Minute + 12*time.Second), "ControllerPublishVolume unanswered for 8m12s: 3 of 20 calls in flight"},
-		"no call is answered":                    {func(d *Driver) { d.UnansweredSince, d.Busy = ago(2*time.Minute), 10 }, Broken, ago(2 * time.Minute), "answers no call for 2m: 10 of 20 calls in flight"},
-		"no call is answered before the timeout": {func(d *Driver) { d.UnansweredSince, d.Settings.Timeout = ago(2*time.Minute), Duration(6*time.Minute) }, Fine, time.Time{}, ""},
-		"lost":                                   {func(d *Driver) { d.State, d.Up, d.DownSince, d.Since, d.Reason = "Lost", false, hour, now, "refused" }, Broken, hour, "cannot be called at unix:///s for 60m: refused"},
+		"no call is answered": {func(d *Driver) { d.UnansweredSince, d.Busy = ago(2*time.Minute), 10 }, Broken, ago(2 * time.Minute), "answers no call for 2m: 10 of 20 calls in flight"},
+		"no call is answered before the timeout": {func(d *Driver) {
+			d.UnansweredSince, d.Settings.Timeout = ago(2*time.Minute), metav1.Duration{Duration: 6 * time.Minute}
+		}, Fine, time.Time{}, ""},
+		"lost": {func(d *Driver) { d.State, d.Up, d.DownSince, d.Since, d.Reason = "Lost", false, hour, now, "refused" }, Broken, hour, "cannot be called at unix:///s for 60m: refused"},
 		"lost with work": {func(d *Driver) {
 			d.State, d.Up, d.DownSince, d.Lanes[0].Queued, d.Lanes[0].OldestSince, d.Waiters = "Lost", false, ago(time.Minute), 3, ago(5*time.Second), []string{"db/db-0"}
 		}, Broken, ago(time.Minute), "cannot be called at unix:///s for 60s|3 volumes wait, the oldest for 5s: needed by db/db-0"},

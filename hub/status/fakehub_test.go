@@ -29,7 +29,7 @@ func newFakeHub() *fakeHub {
 		drivers:     map[string]Driver{},
 		attachments: map[string]Attachment{},
 		overview: Overview{Version: "v1.2.3", Identity: "hub-a", Config: Config{
-			Path: "drivers.yaml", Files: []ConfigFile{{Path: "drivers.yaml"}}, Hash: "abc", LastReloadOK: true, LastSuccess: time.Unix(1700000000, 500e6),
+			Files: []ConfigFile{{Path: "drivers.yaml"}}, Hash: "abc", LastSuccess: time.Unix(1700000000, 500e6),
 		}},
 	}
 }

@@ -15,7 +15,7 @@ func newFleet(now time.Time) *fakeHub {
 	self, other := "csi-attach-hub-7d9c6f5b8-k2xwq", "csi-attach-hub-7d9c6f5b8-m8zlt"
 	h.overview = Overview{
 		Version: "v1.0.0", Identity: self, Started: now.Add(-76 * time.Hour),
-		Config: Config{Path: "/etc/csi-attach-hub/drivers.yaml", Hash: "9f2c41d07a6b", LastReloadOK: true, LastSuccess: now.Add(-26 * time.Hour)},
+		Config: Config{Hash: "9f2c41d07a6b", LastSuccess: now.Add(-26 * time.Hour)},
 	}
 	for i, one := range []struct {
 		name, holder string
@@ -104,8 +104,8 @@ func (h *fakeHub) volumes(driver string, n int, now time.Time) {
 	for i := range n {
 		app := []string{"postgres", "kafka", "prometheus", "minio"}[i%4]
 		a := Attachment{
-			Claim: fmt.Sprintf("%s/data-%s-%d", app, app, i/4), Name: vaName(first + i), Driver: driver, Node: fmt.Sprintf("worker-%d", i%40), State: Attached, Finalizer: true,
-			PersistentVolume: fmt.Sprintf("pvc-%08x-4b1d-4c3e-9a55-0d6f3c2b%04x", (first+i)*31, i), Created: now.Add(-30 * time.Hour), Since: now.Add(-29 * time.Hour),
+			Claim: fmt.Sprintf("%s/data-%s-%d", app, app, i/4), Name: vaName(first + i), Driver: driver, Node: fmt.Sprintf("worker-%d", i%40), State: Attached,
+			PersistentVolume: fmt.Sprintf("pvc-%08x-4b1d-4c3e-9a55-0d6f3c2b%04x", (first+i)*31, i), Since: now.Add(-29 * time.Hour),
 		}
 		switch {
 		case driver == "csi.vsphere.vmware.com" && i < 12:

@@ -48,9 +48,8 @@ func (in DiagnosisInput) nodeFull() diagnosis.Diagnosis {
 	}
 	move := [][]string{{"kubectl", "cordon", full.Node}}
 	for _, pod := range pods {
-		if namespace, name, ok := strings.Cut(pod, "/"); ok {
-			move = append(move, []string{"kubectl", "-n", namespace, "delete", "pod", name})
-		}
+		namespace, name, _ := strings.Cut(pod, "/")
+		move = append(move, []string{"kubectl", "-n", namespace, "delete", "pod", name})
 	}
 	d.Commands = diagnosis.Commands(move...)
 	return d

@@ -13,7 +13,7 @@ import (
 // fullWorker returns a VolumeAttachment that waits for a place on node worker-1, third in line, and its driver.
 func fullWorker(limit int, now time.Time) DiagnosisInput {
 	a := Attachment{Name: "csi-3", Driver: "a.example.com", Node: "worker-1", State: Waiting, Operation: Attach, Claim: "shop/data-db-0", Tries: 2,
-		LastError: "rpc error: code = ResourceExhausted desc = no slot", Created: now.Add(-time.Hour)}
+		LastError: "rpc error: code = ResourceExhausted desc = no slot"}
 	a.Waiting = Wait{Kind: WaitForCapacity, Node: "worker-1", Limit: limit, Position: 3}
 	d := &Driver{Name: "a.example.com", State: "Ready", Mode: "active", Up: true, Lease: Lease{Mine: true}, WaitingForCapacity: 4,
 		Lanes:     []Lane{{Operation: Attach, Queued: 4, OldestSince: now.Add(-time.Hour)}},

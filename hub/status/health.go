@@ -48,18 +48,15 @@ type Reason struct {
 
 // slow returns the age from which work that waits and calls in flight need attention.
 func (s Settings) slow() time.Duration {
-	if s.StuckAfter > 0 {
-		return min(slow, time.Duration(s.StuckAfter))
-	}
-	return slow
+	return min(slow, cmp.Or(s.StuckAfter.Duration, slow))
 }
 
-// Text returns the worst reason for people, "" if there is none. It may repeat a driver's text: hostile.
-func (h Health) Text(now time.Time) string {
-	if len(h.Reasons) == 0 {
-		return ""
+// text returns all reasons for people. It may repeat a driver's text: hostile.
+func (h Health) text(now time.Time) (text string) {
+	for _, r := range h.Reasons {
+		text += r.Text(now) + "\n"
 	}
-	return h.Reasons[0].Text(now)
+	return text
 }
 
 // Needs reports whether somebody should look at it.

@@ -67,12 +67,11 @@ func (m *Metrics) Forget(name string) {
 // spark returns the recent operations of a driver, nil if there were none.
 func (m *Metrics) spark(driver string, now time.Time) *spark {
 	m.mu.Lock()
-	d := m.drivers[label(driver)]
-	m.mu.Unlock()
-	if d == nil {
-		return nil
+	defer m.mu.Unlock()
+	if d := m.drivers[label(driver)]; d != nil {
+		return d.recent.spark(now)
 	}
-	return d.recent.spark(now)
+	return nil
 }
 
 var (
@@ -85,15 +84,11 @@ var (
 // DriverMetrics has the counters of one driver. Its methods may be called from any goroutine and do
 // not block.
 type DriverMetrics struct {
-	series     *prometheus.Registry // all of the following
-	calls      *prometheus.HistogramVec
-	took       *prometheus.HistogramVec
-	operations *prometheus.CounterVec
-	retries    *prometheus.CounterVec
-	drift      *prometheus.CounterVec
-	observed   *prometheus.CounterVec
-	foreign    *prometheus.CounterVec
-	recent     recent
+	series *prometheus.Registry // all of the vectors
+	recent recent
+
+	calls, took                                   *prometheus.HistogramVec
+	operations, retries, drift, observed, foreign *prometheus.CounterVec
 }
 
 // newDriverMetrics returns the metrics of a driver. name is a label value. The series that are known beforehand exist at

@@ -36,14 +36,12 @@ type Overview struct {
 
 // Config is the state of the configuration and of the other sources of drivers.
 type Config struct {
-	Path         string       `json:"path,omitempty"` // of the file; empty without a file
-	Hash         string       `json:"hash,omitempty"` // of the configuration in force; equal for equal contents
-	LastReloadOK bool         `json:"lastReloadOK"`
-	LastSuccess  time.Time    `json:"lastSuccess,omitzero"` // when the configuration in force was read
-	Files        []ConfigFile `json:"files,omitempty"`      // the file, or those of a folder
-	Errors       []string     `json:"errors,omitempty"`     // of the last reload, each "drivers.yaml:14: ..."
-	Warnings     []string     `json:"warnings,omitempty"`
-	Conflicts    []Conflict   `json:"conflicts,omitempty"`
+	Hash        string       `json:"hash,omitempty"`       // of the configuration in force; equal for equal contents
+	LastSuccess time.Time    `json:"lastSuccess,omitzero"` // when the configuration in force was read
+	Files       []ConfigFile `json:"files,omitempty"`      // the file, or those of a folder
+	Errors      []string     `json:"errors,omitempty"`     // of the last reload, each "drivers.yaml:14: ..."
+	Warnings    []string     `json:"warnings,omitempty"`
+	Conflicts   []Conflict   `json:"conflicts,omitempty"`
 }
 
 // ConfigFile is one file of the configuration.

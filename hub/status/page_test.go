@@ -171,7 +171,7 @@ func TestWhatIsUnknownIsSaidOnAPage(t *testing.T) {
 
 func TestABadReloadIsSeenFirst(t *testing.T) {
 	h := newBusyHub(5, 5)
-	h.overview.Config.LastReloadOK, h.overview.Config.Errors = false, []string{"a.yaml:14: drivers[1].tls.caFile: no such file"}
+	h.overview.Config.Errors = []string{"a.yaml:14: drivers[1].tls.caFile: no such file"}
 	h.overview.Config.Files = []ConfigFile{{Path: "a.yaml", Rejected: "a.yaml rejected; the other files apply"}, {Path: "b.yaml"}}
 	_, _, body := get(t, startServer(t, h)+"/")
 	for _, text := range []string{"<strong>a.yaml rejected; the other files apply.</strong>", "drivers[1].tls.caFile"} {

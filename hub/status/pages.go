@@ -33,11 +33,8 @@ func (s *site) overview(v view, r *http.Request) (any, *failure) {
 	p := overviewPage{Query: r.URL.Query().Get("q"), Known: len(v.drivers), Health: map[string]int{}, Volumes: map[AttachmentState]int{}}
 	for _, d := range v.drivers {
 		p.Health[string(d.Health.State)]++
-		texts := append([]string{d.Name, string(d.Health.State), d.State, d.Reason, d.Mode, d.Source, d.Endpoint, d.Version, d.Lease.Holder}, d.Waiters...)
-		for _, reason := range d.Health.Reasons {
-			texts = append(texts, reason.Text(v.Now))
-		}
-		if matches(p.Query, texts...) {
+		if matches(p.Query, d.Name, string(d.Health.State), d.State, d.Reason, d.Mode, d.Source, d.Endpoint, d.Version, d.Lease.Holder,
+			strings.Join(d.Waiters, " "), d.Health.text(v.Now)) {
 			p.Drivers = append(p.Drivers, d)
 		}
 	}
@@ -135,7 +132,8 @@ func (s *site) attachments(v view, r *http.Request) (any, *failure) {
 	p := attachmentsPage{Query: q.Get("q"), Filter: q}
 	q.Del("q")
 	found := slices.DeleteFunc(v.attachments(filter), func(a Attachment) bool {
-		return p.Query != "" && !matches(p.Query, a.Name, a.Driver, a.Node, string(a.State), string(a.Health.State), a.PersistentVolume, a.VolumeHandle, a.Claim, a.LastError, a.Waiting.String(), a.Health.Text(v.Now))
+		return p.Query != "" && !matches(p.Query, a.Name, a.Driver, a.Node, string(a.State), string(a.Health.State),
+			a.PersistentVolume, a.VolumeHandle, a.Claim, a.LastError, a.Waiting.String(), a.Health.text(v.Now))
 	})
 	WorstFirst(found)
 	p.Shown, p.Total = min(len(found), mostListed), len(found)

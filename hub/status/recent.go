@@ -3,9 +3,10 @@ package status
 import (
 	"fmt"
 	"math"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 const (
@@ -27,11 +28,9 @@ type recent struct {
 
 // slot counts what ended in one slot of time.
 type slot struct {
-	number  int64 // of the slot since 1970; the other fields are about this slot only
-	done    int
-	failed  int
-	sum     time.Duration // of what the done operations took, each from its event
-	slowest time.Duration // of the done operations
+	number       int64 // of the slot since 1970; the other fields are about this slot only
+	done, failed int
+	sum, slowest time.Duration // of what the done operations took, each from its event
 }
 
 func slotNumber(t time.Time) int64 { return t.UnixNano() / int64(slotLength) }
@@ -66,37 +65,32 @@ type spark struct {
 func (r *recent) spark(now time.Time) *spark {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var mean, slowest, failed strings.Builder
-	var total slot
+	var p spark
+	var sum, slowest time.Duration
 	first := slotNumber(now) - recentSlots + 1
 	for i := range int64(recentSlots) {
 		s := r.slots[(first+i)%recentSlots]
 		if s.number != first+i {
 			continue
 		}
-		bar := func(path *strings.Builder, bottom, height int) {
-			fmt.Fprintf(path, "M%d %dv-%d", sparkStep*i+sparkStep/2, bottom, height)
-		}
+		bar := func(bottom, height int) string { return fmt.Sprintf("M%d %dv-%d", sparkStep*i+sparkStep/2, bottom, height) }
 		if s.done > 0 {
-			bar(&mean, sparkHeight, barHeight(s.sum/time.Duration(s.done)))
-			bar(&slowest, sparkHeight, barHeight(s.slowest))
+			p.Mean += bar(sparkHeight, barHeight(s.sum/time.Duration(s.done)))
+			p.Slowest += bar(sparkHeight, barHeight(s.slowest))
 		}
 		if s.failed > 0 {
-			bar(&failed, sparkFeet, sparkFeet-sparkHeight-1)
+			p.Failed += bar(sparkFeet, sparkFeet-sparkHeight-1)
 		}
-		total.done += s.done
-		total.failed += s.failed
-		total.sum += s.sum
-		total.slowest = max(total.slowest, s.slowest)
+		p.Done, p.Errors = p.Done+s.done, p.Errors+s.failed
+		sum, slowest = sum+s.sum, max(slowest, s.slowest)
 	}
-	if total.done+total.failed == 0 {
+	if p.Done > 0 {
+		p.MeanText, p.SlowestText = latency(sum/time.Duration(p.Done)), latency(slowest)
+	}
+	if p == (spark{}) {
 		return nil
 	}
-	p := &spark{Mean: mean.String(), Slowest: slowest.String(), Failed: failed.String(), Done: total.done, Errors: total.failed}
-	if total.done > 0 {
-		p.MeanText, p.SlowestText = latency(total.sum/time.Duration(total.done)), latency(total.slowest)
-	}
-	return p
+	return &p
 }
 
 // barHeight has a logarithmic scale, the same one for all drivers, so that they can be compared: from 10 ms at the
@@ -113,5 +107,5 @@ func latency(d time.Duration) string {
 	for d >= 100*unit && unit < time.Second {
 		unit *= 10
 	}
-	return Duration(d.Round(unit)).String()
+	return registry.FormatDuration(d.Round(unit))
 }

@@ -55,8 +55,7 @@ type Server struct {
 // Listen opens the port, so that a program that cannot have it fails at its start. Clients can
 // connect from then on; Run, which must follow, answers them.
 func Listen(ctx context.Context, o Options) (*Server, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", o.Endpoint)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("listen for HTTP: %w", err)
 	}

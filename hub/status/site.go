@@ -37,8 +37,7 @@ type site struct {
 }
 
 func newSite(o Options) *site {
-	s := &site{Options: o, rendering: semaphore.NewWeighted(maxRenderings)}
-	s.pages = template.Must(template.New("").Funcs(template.FuncMap{
+	return &site{o, semaphore.NewWeighted(maxRenderings), template.Must(template.New("").Funcs(template.FuncMap{
 		"count":      count,
 		"plural":     plural,
 		"short":      func(text string) string { return sanitize(text, shortText) },
@@ -53,8 +52,7 @@ func newSite(o Options) *site {
 		"at":         func(t time.Time) *moment { return at(t, time.Now()) },
 		"slow":       func(c Call) bool { return passed(c.Since, time.Now()) >= slow },
 		"spark":      func(driver string) *spark { return o.Metrics.spark(driver, time.Now()) },
-	}).ParseFS(pageTemplates, "page/*.html"))
-	return s
+	}).ParseFS(pageTemplates, "page/*.html"))}
 }
 
 func (s *site) routes() *http.ServeMux {
@@ -111,16 +109,16 @@ func (s *site) page(name string, find finder) http.HandlerFunc {
 // serve renders the whole answer before it sends anything: readers would take half a page for a whole one, and a slow
 // reader must delay no other.
 func (s *site) serve(contentType string, render func(*http.Request, *bytes.Buffer) (int, error)) http.HandlerFunc {
-	limited := func(r *http.Request) (code int, body bytes.Buffer, err error) {
+	limited := func(r *http.Request, body *bytes.Buffer) (code int, err error) {
 		if err := s.rendering.Acquire(r.Context(), 1); err != nil {
-			return 0, body, err // the client has left
+			return 0, err // the client has left
 		}
 		defer s.rendering.Release(1)
-		code, err = render(r, &body)
-		return code, body, err
+		return render(r, body)
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		code, body, err := limited(r)
+		var body bytes.Buffer
+		code, err := limited(r, &body)
 		if err != nil {
 			reject(w, failure{http.StatusInternalServerError, err.Error()})
 			return

@@ -3,6 +3,8 @@ package status
 import (
 	"fmt"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // troubled are the drivers of newTroubledHub, by what is the matter with them.
@@ -17,7 +19,7 @@ func newTroubledHub(now time.Time) *fakeHub {
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	h.overview = Overview{
 		Version: "v1.0.0", Identity: "csi-attach-hub-7d9c6f5b8-k2xwq", Started: ago(76 * time.Hour),
-		Config: Config{Path: "/etc/csi-attach-hub/drivers.yaml", Hash: "9f2c41d07a6b", LastSuccess: ago(26 * time.Hour), LastReloadOK: false,
+		Config: Config{Hash: "9f2c41d07a6b", LastSuccess: ago(26 * time.Hour),
 			Files: []ConfigFile{{Path: "/etc/csi-attach-hub/drivers.yaml",
 				Rejected: "/etc/csi-attach-hub/drivers.yaml rejected; the previous configuration stays active"}},
 			Errors:    []string{"drivers.yaml:14: drivers[1].tls.caFile: open /tls/ca.crt: no such file or directory"},
@@ -28,7 +30,7 @@ func newTroubledHub(now time.Time) *fakeHub {
 	engage := func(name string, change func(*Driver)) {
 		h.engage(name).fill(now, uint64(len(name)), 300*time.Millisecond)
 		h.setDriver(name, func(d *Driver) {
-			d.Since, d.Lease.Holder, d.Settings.Timeout, d.Settings.StuckAfter = ago(11*time.Hour), h.overview.Identity, Duration(2*time.Minute), Duration(15*time.Minute)
+			d.Since, d.Lease.Holder, d.Settings.Timeout, d.Settings.StuckAfter = ago(11*time.Hour), h.overview.Identity, metav1.Duration{Duration: 2 * time.Minute}, metav1.Duration{Duration: 15 * time.Minute}
 			change(d)
 		})
 	}
@@ -79,7 +81,7 @@ func (h *fakeHub) troubledVolumes(now time.Time) {
 			name := fmt.Sprintf("payments-production/data-postgres-primary-%d", i)
 			a := Attachment{Name: vaName(first + i), Driver: driver, Node: fmt.Sprintf("ip-10-0-143-20%d.eu-central-1.compute.internal", i%3), Claim: name, Pods: []string{fmt.Sprintf("payments-production/postgres-primary-%d", i)},
 				PersistentVolume: fmt.Sprintf("pvc-%08x-4b1d-4c3e-9a55-0d6f3c2b0001", first+i), VolumeHandle: fmt.Sprintf("vol-%d", first+i),
-				State: state, Operation: op, Created: now.Add(-age), Since: now.Add(-age + time.Duration(i)*time.Second), Finalizer: true}
+				State: state, Operation: op, Since: now.Add(-age + time.Duration(i)*time.Second)}
 			change(i, &a)
 			h.attachments[a.Name] = a
 		}

@@ -43,8 +43,8 @@ func lookWithWaiters(source Source) view {
 	return v
 }
 
-// waiters returns who waits longest for one driver: Pods, or claims whose Pods are not known. A volume whose call
-// is just in flight does not wait.
+// waiters returns the claims that wait longest for one driver. A volume whose call is just in flight does not wait, and
+// nobody needs a detach.
 func waiters(all []Attachment) []string {
 	all = slices.DeleteFunc(all, func(a Attachment) bool {
 		return !open(a) || (a.State == Attaching || a.State == Detaching) && !a.Health.Needs()
@@ -52,10 +52,8 @@ func waiters(all []Attachment) []string {
 	WorstFirst(all)
 	var names []string
 	for _, a := range all {
-		for _, name := range a.neededBy() {
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
+		if name := "claim " + a.Claim; a.Claim != "" && a.Operation != Detach && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	return names[:min(len(names), MostWaiters)]
@@ -121,12 +119,10 @@ func Groups(all []Attachment) [][]Attachment {
 	index := map[string]int{} // in groups, by reason
 	for _, a := range all {
 		key := a.troubleKey()
-		at, known := index[key]
-		if !known {
-			at = len(groups)
-			index[key], groups = at, append(groups, nil)
+		if _, known := index[key]; !known {
+			index[key], groups = len(groups), append(groups, nil)
 		}
-		groups[at] = append(groups[at], a)
+		groups[index[key]] = append(groups[index[key]], a)
 	}
 	return groups
 }

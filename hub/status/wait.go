@@ -2,6 +2,7 @@ package status
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
@@ -50,10 +51,7 @@ func (w Wait) String() string {
 	case "":
 		return ""
 	case WaitForDriver:
-		if w.DriverState == stateReady { // in mode observe
-			return "waits: the driver is " + diagnosis.Clause(w.Reason)
-		}
-		return "waits: the driver is " + diagnosis.Clause(w.DriverState+": "+w.Reason)
+		return "waits: the driver is " + diagnosis.Clause(strings.TrimPrefix(w.DriverState+": "+w.Reason, stateReady+": ")) // Ready: in mode observe
 	case WaitForConfiguration:
 		return "waits: no driver of this name is configured here"
 	case WaitForDetach:

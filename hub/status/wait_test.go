@@ -66,7 +66,7 @@ func TestDiagnosisOfAWaitSaysWhatToDo(t *testing.T) {
 		wait status.Wait
 		do   []string // parts of what is advised
 	}{
-		{status.Wait{Kind: status.WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}, []string{"Run csi-attach-hub explain csi-7 to see why the volume is not detached from node worker-7 yet."}},
+		{status.Wait{Kind: status.WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}, []string{"Run csi-attach-hub explain csi-7 to see why the volume is not detached yet."}},
 		{status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-7"}, []string{"Run csi-attach-hub explain csi-7 to see why the volume is not detached yet."}},
 		{status.Wait{Kind: status.WaitForUnowned, NodeID: "i-7"}, []string{"left attached"}},
 		{status.Wait{Kind: status.WaitForVolume}, []string{"one call for a volume at a time"}},

@@ -39,7 +39,7 @@ func TestReportsReadWell(t *testing.T) {
 		"failing": {byPod, full},
 		"hanging": {byVA, all(full, func(w *world) {
 			w.seen.State, w.seen.Call = status.Attaching, status.Call{Method: "ControllerPublishVolume", Since: time.Now().Add(-66 * time.Second)}
-			w.served.Settings.Timeout = status.Duration(2 * time.Minute)
+			w.served.Settings.Timeout = metav1.Duration{Duration: 2 * time.Minute}
 		})},
 		"attached":  {byVA, attached},
 		"not-found": {"csi-7", func(*world) {}},

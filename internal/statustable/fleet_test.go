@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
@@ -21,7 +23,7 @@ func fleet() (hubclient.View, []status.Attachment) {
 	mine := status.Lease{Namespace: "kube-system", Name: "lease", Holder: "hub-0_abc", Mine: true, Since: ago(2 * time.Hour)}
 	driver := func(name string, change func(*status.Driver)) status.Driver {
 		d := status.Driver{Name: name, State: "Ready", Mode: "active", Up: true, Since: ago(2 * time.Hour), Endpoint: "unix:///csi/" + name + "/csi.sock",
-			Lease: mine, Workers: 20, Settings: status.Settings{Timeout: status.Duration(2 * time.Minute)}}
+			Lease: mine, Workers: 20, Settings: status.Settings{Timeout: metav1.Duration{Duration: 2 * time.Minute}}}
 		if change != nil {
 			change(&d)
 		}
