@@ -27,7 +27,7 @@
 //	/attachments/{name}         one of them: its diagnosis, what to do
 //
 // The pages compute no health: state, time and reasons are Driver.Health and Attachment.Health, as
-// in the API. Volumes have the names that people know: claim and Pods first, then PersistentVolume
+// in the API. Volumes have the names that people know: the claim first, then PersistentVolume
 // and VolumeAttachment. Rows of a driver with the same operation, state and reason are one row, "×10",
 // with the age of the oldest; /attachments has a row for each. q= searches names, states, health and
 // reasons.

@@ -73,7 +73,9 @@ func (r *recent) spark(now time.Time) *spark {
 		if s.number != first+i {
 			continue
 		}
-		bar := func(bottom, height int) string { return fmt.Sprintf("M%d %dv-%d", sparkStep*i+sparkStep/2, bottom, height) }
+		bar := func(bottom, height int) string {
+			return fmt.Sprintf("M%d %dv-%d", sparkStep*i+sparkStep/2, bottom, height)
+		}
 		if s.done > 0 {
 			p.Mean += bar(sparkHeight, barHeight(s.sum/time.Duration(s.done)))
 			p.Slowest += bar(sparkHeight, barHeight(s.slowest))
