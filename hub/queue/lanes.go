@@ -74,46 +74,37 @@ func (ls *lanes) nextStep(now time.Time) time.Duration {
 	return rampStep - elapsed%rampStep
 }
 
-// hasWorker reports whether a lane may start an item now.
-func (ls *lanes) hasWorker(l Lane, now time.Time) bool {
-	switch l {
-	case FinalizerLane:
-		return ls.load[l].running.Len() < finalizerWorkers
-	case DriftLane:
-		return ls.open && ls.mayRepair(now)
+// mayStart reports whether a lane may start an item now. A lost volume is attached again only while no other attach or detach
+// waits, and with at most a quarter of the workers: repairs that hang must leave most of those that attaches have.
+func (ls *lanes) mayStart(l Lane, now time.Time) bool {
+	workers, running := ls.atOnce(now), ls.load[l].running.Len()
+	switch {
+	case l == FinalizerLane:
+		return running < finalizerWorkers
+	case !ls.open || ls.inFlight() >= workers:
+		return false
+	case l == DriftLane:
+		return ls.load[AttachLane].waiting.Len() == 0 && ls.load[DetachLane].waiting.Len() == 0 &&
+			ls.busy(AttachLane) < max(1, workers/2) && running < max(1, workers/4)
 	}
-	return ls.open && ls.mayStart(l, now)
+	return ls.busy(l) < ls.most(l, now)
 }
 
-// pick returns the item to start now, nil for none. It does not change its lane.
+// pick returns the item to start now, nil for none. It does not change its lane. Of attaches and detaches, those go first that
+// have fewer workers; the lanes take turns if both have the same number.
 func (ls *lanes) pick(now time.Time) *Item {
-	if ls.load[FinalizerLane].waiting.Len() > 0 && ls.hasWorker(FinalizerLane, now) {
-		return ls.head(FinalizerLane)
+	first := 1 - ls.last
+	if a, d := ls.busy(AttachLane), ls.busy(DetachLane); a < d {
+		first = AttachLane
+	} else if d < a {
+		first = DetachLane
 	}
-	if !ls.open {
-		return nil
-	}
-	attach, detach := ls.mayStart(AttachLane, now), ls.mayStart(DetachLane, now)
-	switch {
-	case attach && detach:
-		return ls.head(ls.fairer())
-	case attach:
-		return ls.head(AttachLane)
-	case detach:
-		return ls.head(DetachLane)
-	case ls.mayRepair(now):
-		return ls.head(DriftLane)
+	for _, l := range [...]Lane{FinalizerLane, first, 1 - first, DriftLane} {
+		if next := ls.load[l].waiting.Front(); next != nil && ls.mayStart(l, now) {
+			return next.Value.(*Item)
+		}
 	}
 	return nil
-}
-
-// mayRepair reports whether a lost volume may be attached again now: only while no other attach or detach waits,
-// and with at most a quarter of the workers: repairs that hang must leave most of those that attaches have.
-func (ls *lanes) mayRepair(now time.Time) bool {
-	workers := ls.atOnce(now)
-	return ls.load[DriftLane].waiting.Len() > 0 &&
-		ls.load[AttachLane].waiting.Len() == 0 && ls.load[DetachLane].waiting.Len() == 0 &&
-		ls.inFlight() < workers && ls.busy(AttachLane) < max(1, workers/2) && ls.load[DriftLane].running.Len() < max(1, workers/4)
 }
 
 // busy returns how many workers AttachLane or DetachLane has. Repairs count as attaches.
@@ -151,14 +142,6 @@ func (ls *lanes) end(e *Item) {
 	e.link = nil
 }
 
-// head returns the next item of a lane that is not empty.
-func (ls *lanes) head(l Lane) *Item { return ls.load[l].waiting.Front().Value.(*Item) }
-
-// mayStart reports whether AttachLane or DetachLane has an item that may start now.
-func (ls *lanes) mayStart(l Lane, now time.Time) bool {
-	return ls.load[l].waiting.Len() > 0 && ls.inFlight() < ls.atOnce(now) && ls.busy(l) < ls.most(l, now)
-}
-
 // most returns how many workers AttachLane or DetachLane may have now, with those that the other lane
 // lends it.
 func (ls *lanes) most(l Lane, now time.Time) int {
@@ -169,17 +152,4 @@ func (ls *lanes) most(l Lane, now time.Time) int {
 		kept = min(kept, 1)
 	}
 	return workers - max(kept, ls.busy(1-l))
-}
-
-// fairer returns AttachLane or DetachLane, the lane that has fewer workers. If both have the same number, the
-// lanes take turns.
-func (ls *lanes) fairer() Lane {
-	a, d := ls.busy(AttachLane), ls.busy(DetachLane)
-	switch {
-	case a < d:
-		return AttachLane
-	case d < a:
-		return DetachLane
-	}
-	return 1 - ls.last
 }

@@ -19,7 +19,12 @@ func TestFullNodesAreNoticedInSmallSteps(t *testing.T) {
 			q.Add(queue.ClaimKey(fmt.Sprintf("va-%d-%d", n, i)), queue.AttachLane, on(fmt.Sprint("node-", n), fmt.Sprintf("v-%d-%d", n, i)))
 		}
 	}
-	held := func() int { return q.Lanes(time.Now())[queue.AttachLane].Held }
+	held := func() (n int) {
+		for _, full := range q.FullNodes() {
+			n += len(full.Line)
+		}
+		return n
+	}
 	refused := 0
 	for {
 		before := held()

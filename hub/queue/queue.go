@@ -38,7 +38,7 @@ type Queue struct {
 	mu       *sync.Mutex // guards all that follows
 	beliefs  Beliefs
 	limits   Limits
-	suspects map[Key]suspect // of the last term
+	suspects map[Key]Retries // of the last term
 	term
 }
 
@@ -67,12 +67,6 @@ type Limits struct {
 	Pause func(refused int) time.Duration
 }
 
-// suspect is what a term keeps of an item for the next term: when a suspect may call the driver again.
-type suspect struct {
-	retries Retries
-	due     time.Time
-}
-
 // New returns a Queue without a term.
 func New(mu *sync.Mutex, b Beliefs) *Queue {
 	return &Queue{mu: mu, beliefs: b}
@@ -90,13 +84,12 @@ func (q *Queue) Begin() {
 // CloseLocked ends a term whose workers have ended. Until the next Begin, Add does nothing.
 func (q *Queue) CloseLocked() {
 	if len(q.items) > 0 {
-		q.suspects = map[Key]suspect{}
+		q.suspects = map[Key]Retries{}
 	}
 	for key, e := range q.items {
 		if e.Retries.Suspect() {
-			s := suspect{e.Retries, e.alarm.at}
-			s.retries.ReadAnew = "" // in that term
-			q.suspects[key] = s
+			e.Retries.ReadAnew, e.Retries.due = "", e.alarm.at
+			q.suspects[key] = e.Retries
 		}
 	}
 	q.items, q.volumes, q.nodes = nil, nil, nil
@@ -221,7 +214,7 @@ func (q *Queue) RenewLocked(key Key, l Lane, p Place) {
 	if e == nil {
 		return
 	}
-	suspect := e.Retries.Suspect() && e.lane == l
+	suspect := e.state != Running && e.Retries.Suspect() && e.lane == l
 	q.AddLocked(key, l, p)
 	switch {
 	case e.state == Running:
@@ -271,16 +264,12 @@ func (q *Queue) retryNow(e *Item) {
 // item returns the item of a key, a new one that is in no list if there is none. It returns nil between terms.
 func (q *Queue) item(key Key, l Lane) *Item {
 	e := q.items[key]
-	if e != nil || q.items == nil {
-		return e
-	}
-	e = &Item{Key: key, lane: l, since: time.Now()}
-	e.alarm.item = e
-	if s, ok := q.suspects[key]; ok {
-		e.Retries, e.alarm.at = s.retries, s.due
+	if e == nil && q.items != nil {
+		e = &Item{Key: key, lane: l, since: time.Now(), Retries: q.suspects[key]}
+		e.alarm = alarm{item: e, at: e.Retries.due}
 		delete(q.suspects, key)
+		q.items[key] = e
 	}
-	q.items[key] = e
 	return e
 }
 

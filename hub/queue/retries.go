@@ -21,6 +21,7 @@ type Retries struct {
 	Session     any
 	Disconnects int
 	LastSession any
+	due         time.Time // in the last term, of a suspect
 	// AfterReconnect is how long a suspect waits at least after the driver is connected again.
 	AfterReconnect time.Duration
 }

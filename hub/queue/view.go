@@ -11,8 +11,7 @@ import (
 // LaneView is one lane at one moment.
 type LaneView struct {
 	Queued, Delayed, Running int
-	Held                     int       // of Queued, items whose node is full
-	Failing                  int       // of these, items whose last run has failed; those that are held do not count
+	Failing                  int       // of these, items whose last run has failed; those that wait for a place do not count
 	FailingSince             time.Time // when the oldest of these was asked for; zero if there is none
 	OldestSince              time.Time // when the oldest item that does not run was asked for; zero if there is none
 	Workers                  int       // most that it may have now, with those that the other lane lends it
@@ -25,11 +24,7 @@ func (q *Queue) Lanes(now time.Time) [LaneCount]LaneView {
 	var views [LaneCount]LaneView
 	for _, e := range q.items {
 		l := &views[e.lane]
-		held := e.state == Parked && e.wait.Kind == WaitCapacity
-		if held {
-			l.Held++
-		}
-		if e.failures > 0 && !held {
+		if e.failures > 0 && !(e.state == Parked && e.wait.Kind == WaitCapacity) {
 			l.Failing++
 			if l.FailingSince.IsZero() || e.since.Before(l.FailingSince) {
 				l.FailingSince = e.since
@@ -82,7 +77,7 @@ func (q *Queue) Look(key Key) (ItemView, bool) {
 	if e.state == Parked && e.wait.Kind == WaitCapacity {
 		v.Wait.Position = slices.Index(q.nodes[e.place.Node].line(), e) + 1
 	}
-	if e.state == Ready && e.wait.Kind == WaitWorker && q.lanes.hasWorker(e.lane, time.Now()) {
+	if e.state == Ready && e.wait.Kind == WaitWorker && q.lanes.mayStart(e.lane, time.Now()) {
 		v.Wait.Kind = WaitNothing
 	}
 	return v, true
