@@ -169,18 +169,18 @@ func (l *leader) describe(a *status.Attachment, s driverState, va *storagev1.Vol
 		a.Operation = status.Drift
 	}
 	e, ok := l.queue.Look(queue.ClaimKey(va.Name))
-	if a.Tries = e.Failures; e.Error != "" {
+	if a.Tries = e.Tries; e.Error != "" {
 		if e.Error != a.LastError { // newer than the error in the object
 			a.LastErrorTime = time.Time{}
 		}
 		a.LastError, a.LastCause = e.Error, e.Cause
 	}
 	if a.Since.IsZero() && ok {
-		a.Since = e.Since
+		a.Since = e.Asked
 	}
 	switch running := ok && e.State == queue.Running; {
 	case running:
-		a.Call = l.calls.of(queue.ClaimKey(va.Name))
+		a.Call = status.Call(e.Call)
 		if a.State = status.Attaching; op == attach.Detaching {
 			a.State = status.Detaching
 		}

@@ -21,8 +21,7 @@ const settleTime = 100 * time.Millisecond
 // shows it. It implements attach.Controller.
 type callerOf struct {
 	*leader
-	key  queue.Key
-	lane queue.Lane
+	key queue.Key
 }
 
 // ControllerPublishVolume implements attach.Controller.
@@ -41,13 +40,15 @@ func call[Request, Response any](ctx context.Context, c *callerOf, name string, 
 	if err := c.mayCall(ctx); err != nil {
 		return nil, err
 	}
-	c.calls.begin(s, c, name, time.Now())
+	c.queue.CallBegins(c.key, name)
+	c.calls.begin(s, time.Now())
 	response, err := method(s, csiclient.WithLastCheck(ctx, c.term.Confirm), req)
 	err = withDisconnected(s, err)
 	answered := err == nil || isAnswer(ctx, err)
 	if answered && s != nil {
 		s.answered.Store(time.Now().UnixNano())
 	}
+	c.queue.CallEnds(c.key)
 	c.calls.end(s, c.key, answered)
 	return response, err
 }

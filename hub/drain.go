@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 )
@@ -95,7 +94,7 @@ func (l *leader) detachNow(ctx context.Context, r round, u volume.Unowned) {
 		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: not detaching it", "err", err)
 		return
 	}
-	caller := &callerOf{l, u.Key(), queue.DetachLane}
+	caller := &callerOf{l, u.Key()}
 	err = caller.unpublish(ctx, u.Publication, u.Target, nil)
 	for isFenced(err) && ctx.Err() == nil {
 		sleep(ctx, fencePause)
@@ -105,7 +104,7 @@ func (l *leader) detachNow(ctx context.Context, r round, u volume.Unowned) {
 		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: the detach failed", "err", err)
 		return
 	}
-	l.log.succeeded(logger, attach.Detaching, queue.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))
+	l.log.succeeded(logger, attach.Detaching, u.Failures, u.Failures > 0, time.Since(u.Since))
 	l.table.Resolve(u.Target)
 }
 

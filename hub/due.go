@@ -86,10 +86,8 @@ func (m *manager) due(s driverState, inTable bool, now time.Time) map[status.Ope
 // shows the work that waits for it: the sum over all replicas would count it twice.
 func (m *manager) fillLanes(v *status.Driver, s driverState, isServedElsewhere bool, now time.Time) {
 	var views [queue.LaneCount]queue.LaneView
-	var calls [queue.LaneCount]status.Call
 	if s.leader != nil {
 		views = m.queue.Lanes(now)
-		calls, _ = s.leader.calls.oldest()
 		v.UnansweredSince = s.leader.calls.unansweredSince(s.session)
 	}
 	inTable := s.leader != nil && m.queue.Knows()
@@ -101,7 +99,7 @@ func (m *manager) fillLanes(v *status.Driver, s driverState, isServedElsewhere b
 		lane := queue.Lane(i)
 		shown := status.Lane{Operation: status.Operation(lane.String()), Queued: view.Queued, Delayed: view.Delayed,
 			Failing: view.Failing, FailingSince: view.FailingSince,
-			Running: view.Running, Workers: view.Workers, OldestSince: view.OldestSince, OldestCall: calls[i]}
+			Running: view.Running, Workers: view.Workers, OldestSince: view.OldestSince, OldestCall: status.Call(view.OldestCall)}
 		w := due[shown.Operation]
 		if !inTable {
 			shown.Queued, shown.OldestSince = w.count, w.since

@@ -33,7 +33,7 @@ type execution struct {
 // execute carries out a plan for a claim. It stops at the first error. After errBlocked the worker must not use
 // the entry any more.
 func (l *leader) execute(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment, c *volume.Claim, plan attach.Plan) error {
-	x := &execution{leader: l, entry: e, caller: &callerOf{l, e.Key, e.Lane()}, claim: c, object: va, plan: plan, pass: volume.NewPass(plan)}
+	x := &execution{leader: l, entry: e, caller: &callerOf{l, e.Key}, claim: c, object: va, plan: plan, pass: volume.NewPass(plan)}
 	if plan.Publish != nil && plan.SingleNode {
 		l.readOthers(ctx, va)
 	}

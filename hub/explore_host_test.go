@@ -176,7 +176,7 @@ func (h *exploredHost) noteEnd(key queue.Key) {
 	if !ok || e.State == queue.Delayed {
 		delete(h.due, name)
 	}
-	if e.Failures > 0 {
+	if e.Tries > 0 {
 		h.failed[name] = h.order
 	}
 }
@@ -273,8 +273,8 @@ func (h *exploredHost) retry(name string) {
 }
 
 // entries returns the entries of the term.
-func (h *exploredHost) entries() map[queue.Key]queue.ItemView {
-	t, all := h.manager.queue, map[queue.Key]queue.ItemView{}
+func (h *exploredHost) entries() map[queue.Key]queue.Progress {
+	t, all := h.manager.queue, map[queue.Key]queue.Progress{}
 	if h.leader == nil {
 		return all
 	}
@@ -308,7 +308,7 @@ func (h *exploredHost) checkSent(q request) {
 		va = h.overlay().Newest(va)
 		noted := attach.NotedTarget(va)
 		e, ok := h.manager.queue.Look(queue.ClaimKey(va.Name))
-		waits := ok && e.Lane == queue.DetachLane && (e.State != queue.Delayed || e.Failures == 0)
+		waits := ok && e.Lane == queue.DetachLane && (e.State != queue.Delayed || e.Tries == 0)
 		if e.State != queue.Running && h.failed[nameOfRun(queue.ClaimKey(va.Name))] > h.due[q.run] {
 			continue // it has had its try
 		}

@@ -104,7 +104,7 @@ func TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess(t *testing.T) {
 	paused := &pausing{session, func() {}}
 	d.connectTo(paused)
 	publish := func() error {
-		_, err := (&callerOf{d, queue.ClaimKey("va"), queue.AttachLane}).ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "n",
+		_, err := (&callerOf{d, queue.ClaimKey("va")}).ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "n",
 			VolumeCapability: &csi.VolumeCapability{
 				AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
 				AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},

@@ -45,11 +45,11 @@ func (l *leader) workOnFinalizer(ctx context.Context, e *queue.Item) {
 	}
 	switch {
 	case isFenced(err):
-		l.queue.End(e, queue.Postpone(e.Lane(), fencePause))
+		l.queue.End(e, queue.Postpone(e.Lane, fencePause))
 	case err != nil:
-		delay := backoff(retry, e.Retries.Failed(attach.Detaching, time.Now()), err, jitter)
+		delay := backoff(retry, l.queue.Failed(e, attach.Detaching, attach.Message(err), causeOf(err)), err, jitter)
 		l.logger.V(2).Info("Failed to remove the finalizer from the PersistentVolume, will retry",
-			"persistentVolume", name, "volumeHandle", pv.Handle, "failures", e.Retries.Failures, "retryIn", delay, "err", err)
+			"persistentVolume", name, "volumeHandle", pv.Handle, "failures", e.Tries, "retryIn", delay, "err", err)
 		l.queue.End(e, queue.BackOff(queue.FinalizerLane, delay))
 	default:
 		l.queue.End(e, queue.Finished)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -25,7 +25,7 @@ func (l *leader) hangingCheck() *periodic {
 			return hangingEvery
 		}
 		next := hangingEvery
-		oldest, since := l.unanswered()
+		oldest, _, since := l.unanswered()
 		for _, begin := range []time.Time{oldest.Since, since} {
 			if !begin.IsZero() {
 				next = min(next, begin.Add(hangsAfter).Sub(p.since))
@@ -36,24 +36,24 @@ func (l *leader) hangingCheck() *periodic {
 	return p
 }
 
-// unanswered returns the oldest call in flight, zero if there is none, and since when the driver has answered none.
-func (l *leader) unanswered() (oldest status.Call, since time.Time) {
-	byLane, _ := l.calls.oldest()
-	for _, call := range byLane {
-		if oldest.Since.IsZero() || !call.Since.IsZero() && call.Since.Before(oldest.Since) {
+// unanswered returns the oldest call in flight, zero if there is none, how many there are, and since when the driver has
+// answered none.
+func (l *leader) unanswered() (oldest queue.Flight, all int, since time.Time) {
+	for _, lane := range l.queue.Lanes(time.Now()) {
+		all += lane.Calls
+		if call := lane.OldestCall; oldest.Since.IsZero() || !call.Since.IsZero() && call.Since.Before(oldest.Since) {
 			oldest = call
 		}
 	}
-	return oldest, l.calls.unansweredSince(l.session())
+	return oldest, all, l.calls.unansweredSince(l.session())
 }
 
 // logHanging logs the oldest call if it hangs, or that the driver answers no call although each call ends at its
 // timeout before it hangs. It reports whether it has logged.
 func (l *leader) logHanging(now time.Time) bool {
-	oldest, unanswered := l.unanswered()
-	_, all := l.calls.oldest()
+	oldest, all, unanswered := l.unanswered()
 	switch {
-	case hangs(oldest, now):
+	case hangs(oldest.Since, now):
 		logger := l.logger.WithValues("volumeAttachment", oldest.VolumeAttachment)
 		if va := l.overlay.Attachment(oldest.VolumeAttachment); va != nil {
 			logger = l.volumeLogger(va)
@@ -67,7 +67,5 @@ func (l *leader) logHanging(now time.Time) bool {
 	return true
 }
 
-// hangs reports whether a call hangs. The zero call does not.
-func hangs(call status.Call, now time.Time) bool {
-	return !call.Since.IsZero() && now.Sub(call.Since) >= hangsAfter
-}
+// hangs reports whether a call hangs that began at a time, zero if there is none.
+func hangs(since, now time.Time) bool { return !since.IsZero() && now.Sub(since) >= hangsAfter }

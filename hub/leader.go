@@ -63,7 +63,7 @@ func (m *manager) newLeader(term *lease.Term) *leader {
 		budget:          rate.NewLimiter(rate.Inf, 0),
 		finalizerWrites: &attach.FinalizerWrites{Newest: m.overlay.Volume},
 		events:          events{m.hub.options.Events},
-		calls:           callsInFlight{hasEntry: m.queue.Has},
+		calls:           callsInFlight{hasItem: m.queue.Has},
 	}
 	l.nodes.Read, l.drift = m.cluster.ReadNode, l.newDrift()
 	m.queue.Begin()

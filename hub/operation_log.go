@@ -9,7 +9,6 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 )
 
@@ -45,17 +44,14 @@ func (o operationLog) failed(logger klog.Logger, op attach.Operation, failures i
 	o.line(logger.WithCallDepth(1), failures == 1, message, values...)
 }
 
-// succeeded logs an operation that succeeded, took after it was first asked for. before counts the failures of the
-// entry until then. A detach after an attach that failed ends that failure too.
-func (o operationLog) succeeded(logger klog.Logger, op attach.Operation, before queue.Retries, took time.Duration) {
-	message, failures := "Attached volume", before.Failures
+// succeeded logs an operation that succeeded, took after it was first asked for, after a number of failures. endsFailure:
+// something failed before, if only an attach before this detach.
+func (o operationLog) succeeded(logger klog.Logger, op attach.Operation, failures int, endsFailure bool, took time.Duration) {
+	message := "Attached volume"
 	if op == attach.Detaching {
 		message = "Detached volume"
 	}
-	if before.Operation != op {
-		failures = 0
-	}
-	o.line(logger.WithCallDepth(1), before.Failures > 0, message, "operation", op.String(), "failures", failures, "duration", took)
+	o.line(logger.WithCallDepth(1), endsFailure, message, "operation", op.String(), "failures", failures, "duration", took)
 }
 
 // line logs a line at V(2), or at every verbosity if it is important. With V(2) no line is suppressed.

@@ -126,7 +126,7 @@ func TestWaitingForOtherCallsAtThePreviousTargetIsNoError(t *testing.T) {
 		d.queue.Add(queue.ClaimKey("va"), queue.DetachLane, queue.Place{}) // its worker finds where it is
 		d.workOnClaim(t.Context(), d.start(t))
 		e, _ := d.queue.Look(queue.ClaimKey("va"))
-		if e.State != queue.Parked || e.Wait.Kind != queue.WaitVolume || e.Failures != 0 || server.requests != 1 {
+		if e.State != queue.Parked || e.Wait.Kind != queue.WaitVolume || e.Tries != 0 || server.requests != 1 {
 			t.Errorf("%+v after %d requests; want it to wait for the volume after it has read the CSINode", e, server.requests)
 		}
 	})

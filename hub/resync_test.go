@@ -36,7 +36,7 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 	d.queue.Open()
 	for e := d.start(t); e != nil; e = d.start(t) { // a worker forgets to detach it
 		if e.Key.Kind != queue.UnownedKind {
-			d.queue.End(e, queue.Postpone(e.Lane(), time.Hour))
+			d.queue.End(e, queue.Postpone(e.Lane, time.Hour))
 			continue
 		}
 		d.queue.End(e, queue.Finished)
@@ -48,7 +48,7 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 	}
 	before, _ := d.queue.Look(queue.ClaimKey("va"))
 	d.resync(d.logger)
-	if now, _ := d.queue.Look(queue.ClaimKey("va")); now.Since != before.Since {
+	if now, _ := d.queue.Look(queue.ClaimKey("va")); now.Asked != before.Asked {
 		t.Error("what is in the queue was asked for anew")
 	}
 }

@@ -97,11 +97,11 @@ func (w *stuckWatch) look(ctx context.Context) {
 			fresh = append(fresh, va.Name)
 			l.events.stuck(va, op, fmt.Sprintf("%s requested at %s without success, retries continue", op, since.UTC().Format(time.RFC3339)))
 		}
-		call := l.calls.of(queue.ClaimKey(va.Name))
+		call := l.callOf(va.Name)
 		// While a call hangs or the driver is away, an older error in the status is not the reason: each is written
 		// once. Otherwise the error there is the last one.
 		down := call.Since.IsZero() && !l.get().up
-		if hangs(call, now) && !v.hangs || down && !v.down || isNew && !hasError(va, op) {
+		if hangs(call.Since, now) && !v.hangs || down && !v.down || isNew && !hasError(va, op) {
 			v.hangs, v.down = v.hangs || !call.Since.IsZero(), v.down || down
 			l.explainStuck(ctx, va, op, call)
 		}
@@ -122,7 +122,7 @@ func hasError(va *storagev1.VolumeAttachment, op attach.Operation) bool {
 // entry waits for, or the last error.
 func (l *leader) whyStuck(e stuckError, va *storagev1.VolumeAttachment, call status.Call) stuckError {
 	entry, ok := l.queue.Look(queue.ClaimKey(va.Name))
-	e.tries = entry.Failures
+	e.tries = entry.Tries
 	wait := l.waitOf(entry.Wait, va.Spec.NodeName)
 	switch s := l.get(); {
 	case !call.Since.IsZero():

@@ -46,15 +46,15 @@ func (l *leader) workOnUnowned(ctx context.Context, e *queue.Item) {
 	if !l.mayUnpublish(ctx, e, u) {
 		return
 	}
-	caller := &callerOf{l, e.Key, e.Lane()}
+	caller := &callerOf{l, e.Key}
 	err := caller.unpublish(ctx, u.Publication, target, nil)
 	switch {
 	case err == nil:
-		l.log.succeeded(logger, attach.Detaching, queue.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))
+		l.log.succeeded(logger, attach.Detaching, u.Failures, u.Failures > 0, time.Since(u.Since))
 		l.table.Detached(target, u.FormerOwner.Node)
 		l.queue.End(e, queue.Finished)
 	case isFenced(err):
-		l.queue.End(e, queue.Postpone(e.Lane(), fencePause))
+		l.queue.End(e, queue.Postpone(e.Lane, fencePause))
 	default:
 		l.countDisconnects(e, err)
 		if waitsForDriver(e, err) {
@@ -112,7 +112,7 @@ func (l *leader) mayUnpublish(ctx context.Context, e *queue.Item, u volume.Unown
 		if l.table.UnownedWaits(target, err, time.Now()) < retryMax {
 			// The VolumeAttachment that wants the volume there may publish it, or be deleted. Until then an
 			// attach elsewhere waits too.
-			l.queue.End(e, queue.Postpone(e.Lane(), ownerPause))
+			l.queue.End(e, queue.Postpone(e.Lane, ownerPause))
 			return false
 		}
 		l.queue.End(e, queue.BackOff(queue.DetachLane, retryMax))
@@ -136,7 +136,7 @@ func (l *leader) retryUnowned(ctx context.Context, e *queue.Item, u volume.Unown
 		l.queue.End(e, queue.Finished)
 		return
 	}
-	l.queue.NoteFailure(e, u.Failures, attach.Message(err), causeOf(err))
+	l.queue.Failed(e, attach.Detaching, attach.Message(err), causeOf(err))
 	if u.Hopeless(settings.StuckAfter, l.sinceConnected(), now) {
 		l.log.line(klog.FromContext(ctx), true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
 		l.events.gaveUp(l.eventObject(u), u)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
@@ -62,7 +61,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *queue.Item) {
 	switch {
 	case errors.Is(err, errBlocked):
 	case isFenced(err):
-		l.queue.End(e, queue.Postpone(e.Lane(), fencePause))
+		l.queue.End(e, queue.Postpone(e.Lane, fencePause))
 	case err != nil:
 		l.failed(ctx, e, va, op, err)
 	default:
@@ -73,14 +72,17 @@ func (l *leader) workOnClaim(ctx context.Context, e *queue.Item) {
 // succeeded ends the run of an entry whose operation has succeeded.
 func (l *leader) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op attach.Operation) {
 	if op != attach.Idle {
-		took := time.Since(e.Since())
+		took := time.Since(e.Asked)
 		l.counters.countSuccess(operationOf(op), took)
-		if e.Retries.Failures > 0 || l.logger.V(2).Enabled() { // else it logs nothing, and making the logger takes time
-			l.log.succeeded(l.volumeLogger(va), op, e.Retries, took)
+		if e.Tries > 0 || l.logger.V(2).Enabled() { // else it logs nothing, and making the logger takes time
+			failures := e.Tries
+			if e.Retries.Operation != op {
+				failures = 0
+			}
+			l.log.succeeded(l.volumeLogger(va), op, failures, e.Tries > 0, took)
 		}
 	}
-	e.Retries = queue.Retries{}
-	l.queue.NoteFailure(e, 0, "", diagnosis.Cause{})
+	l.queue.Succeeded(e)
 	l.table.SetLost(va, false)
 	l.queue.ClearChanged(e) // the switch takes changes that came meanwhile into account
 	switch next, lane := l.wanted(va.Name); {
@@ -118,7 +120,7 @@ func (l *leader) carryOut(ctx context.Context, e *queue.Item, va *storagev1.Volu
 		}
 		return op, nil
 	}
-	if lane != e.Lane() { // the object has changed since: by the lane the Table knows what goes before what
+	if lane != e.Lane { // the object has changed since: by the lane the Table knows what goes before what
 		l.queue.End(e, queue.Again(lane))
 		return op, errBlocked
 	}
@@ -126,7 +128,7 @@ func (l *leader) carryOut(ctx context.Context, e *queue.Item, va *storagev1.Volu
 	if err != nil {
 		return op, err
 	}
-	if e.Retries.Failures > 0 && e.Retries.Operation == op {
+	if e.Tries > 0 && e.Retries.Operation == op {
 		l.counters.metrics.Retry(operationOf(op))
 	}
 	return op, l.execute(ctx, e, va, c, plan)
@@ -185,7 +187,7 @@ const reportAfter = 5 * time.Second
 // isOfTheVolume reports whether an error belongs in the status. A user of the volume can do nothing about a
 // short failure of the Kubernetes API, about this process' lease, or about a driver that has just gone away.
 func (l *leader) isOfTheVolume(e *queue.Item, err error) bool {
-	lasting := attach.CannotServe(err) && e.Retries.Failures > 0 && time.Since(e.Retries.Since) >= reportAfter
+	lasting := attach.CannotServe(err) && e.Tries > 0 && time.Since(e.Retries.Since) >= reportAfter
 	return (lasting || !attach.NotReady(err)) && !isFenced(err) && !waitsForDriver(e, err)
 }
 
@@ -221,9 +223,8 @@ func (l *leader) failed(ctx context.Context, e *queue.Item, va *storagev1.Volume
 		l.refresh(ctx, name)
 	}
 	now, text, cause := time.Now(), csiclient.Truncate(err.Error(), csiclient.MaxText), causeOf(err)
-	failures := e.Retries.Failed(op, now)
-	l.queue.NoteFailure(e, failures, attach.Message(err), cause) // shorter: there may be very many entries
-	l.counters.countFailure(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text, Cause: cause}, time.Since(e.Since()))
+	failures := l.queue.Failed(e, op, attach.Message(err), cause) // shorter: there may be very many items
+	l.counters.countFailure(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text, Cause: cause}, time.Since(e.Asked))
 	delay := l.delay(e, op, failures, err)
 	changed := l.queue.ClearChanged(e)
 	next, lane := l.wanted(name)
@@ -274,7 +275,7 @@ func (l *leader) saveError(ctx context.Context, va *storagev1.VolumeAttachment, 
 // writeError writes an error into the status. It only logs a failure to write: the operation is tried again anyway.
 func (l *leader) writeError(ctx context.Context, va *storagev1.VolumeAttachment, e *queue.Item, op attach.Operation, cause error) {
 	if since := wantedSince(va, op); !since.IsZero() && time.Since(since) >= l.settings().StuckAfter {
-		cause = stuckError{op: op, since: since, tries: e.Retries.Failures + 1, last: cause}
+		cause = stuckError{op: op, since: since, tries: e.Tries + 1, last: cause}
 	}
 	if err := l.attacher().SaveError(ctx, va, op, cause); err != nil {
 		klog.FromContext(ctx).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", cause, "err", err)

@@ -140,7 +140,7 @@ func TestWhatHasToWaitForADetachDoesSoUnlessThatBacksOff(t *testing.T) {
 		want  bool
 	}{
 		"in flight":            {func(t *testing.T, q *queue.Queue, e *queue.Item) {}, true},
-		"came at a bad moment": {func(t *testing.T, q *queue.Queue, e *queue.Item) { q.End(e, queue.Postpone(e.Lane(), time.Hour)) }, true},
+		"came at a bad moment": {func(t *testing.T, q *queue.Queue, e *queue.Item) { q.End(e, queue.Postpone(e.Lane, time.Hour)) }, true},
 		"due again": {func(t *testing.T, q *queue.Queue, e *queue.Item) {
 			q.Shut()
 			q.End(e, queue.Again(queue.DetachLane))
@@ -154,11 +154,11 @@ func TestWhatHasToWaitForADetachDoesSoUnlessThatBacksOff(t *testing.T) {
 			q.End(e, queue.BackOff(queue.DetachLane, time.Hour))
 		}, false},
 		"backs off, after a bad moment": {func(t *testing.T, q *queue.Queue, e *queue.Item) {
-			q.End(e, queue.Postpone(e.Lane(), 0))
+			q.End(e, queue.Postpone(e.Lane, 0))
 			q.End(take(t, q, e.Key), queue.BackOff(queue.DetachLane, time.Hour))
 		}, false},
 		"is an attach now": {func(t *testing.T, q *queue.Queue, e *queue.Item) {
-			q.End(e, queue.Postpone(e.Lane(), time.Hour))
+			q.End(e, queue.Postpone(e.Lane, time.Hour))
 			q.Shut()
 			q.Add(e.Key, queue.AttachLane, only("v", "a"))
 		}, false},

@@ -81,7 +81,7 @@ func (q *Queue) TriedSince(key, other Key) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e, since := q.items[key], q.items[other]
-	return e.state != Running && e.tried > since.came
+	return e.State != Running && e.tried > since.came
 }
 
 const MostParked = mostParked

@@ -98,15 +98,34 @@ type Wait struct {
 	Position int
 }
 
-// Item is one piece of work. The Queue's mutex guards it, except Retries, which belong to the worker that has it.
+// Progress is how the work of an item goes.
+type Progress struct {
+	Lane  Lane
+	State State
+	Asked time.Time       // when the work was first asked for
+	Due   time.Time       // when it runs, if it is Delayed; only Look sets it
+	Wait  Wait            // what it waits for, if it is Ready or Parked
+	Tries int             // that have failed in a row, see Failed
+	Error string          // of the last of them
+	Cause diagnosis.Cause // of Error
+	Call  Flight          // zero: none is in flight
+}
+
+// Flight is a call in flight.
+type Flight struct {
+	Method           string
+	Since            time.Time
+	VolumeAttachment string // "" for an unowned publication
+}
+
+// Item is one piece of work. The Queue's mutex guards it, except Retries, which belong to the worker that has it; the worker
+// may read its Lane, Asked and Tries.
 type Item struct {
 	Key     Key
 	Retries Retries
+	Progress
 
-	lane  Lane
-	state State
 	place Place
-	wait  Wait
 
 	again    bool // it was asked for during its run
 	retryNow bool // RetryNow was called during its run
@@ -125,25 +144,14 @@ type Item struct {
 
 	repeats int // runs in a row at whose end the worker asked for another run at once
 
-	failures int             // in a row, for Look
-	failure  string          // the last of them
-	cause    diagnosis.Cause // of failure
-
-	since time.Time     // when its work was first asked for
 	began time.Time     // when it began to run
 	alarm alarm         // when it runs, if it is Delayed
 	link  *list.Element // in a list of its lane, or nil
 }
 
-// Since returns when the work was first asked for.
-func (e *Item) Since() time.Time { return e.since }
-
-// Lane returns the lane of an item, for the worker that has it.
-func (e *Item) Lane() Lane { return e.lane }
-
 // mayStart reports whether the calls for its volume let an item start that does not run.
 func (e *Item) mayStart() bool {
-	return e.state == Ready || e.state == Parked && (e.wait.Kind == WaitNode || e.wait.Kind == WaitCapacity)
+	return e.State == Ready || e.State == Parked && (e.Wait.Kind == WaitNode || e.Wait.Kind == WaitCapacity)
 }
 
 const (
@@ -167,15 +175,15 @@ func (e *Item) repeat() time.Duration {
 
 // call returns the item as Next needs it. held says that its node is full.
 func (e *Item) call(held bool) Call {
-	c := Call{Target: e.place.Target, Shared: e.place.Shared, Detach: e.lane == DetachLane, Unowned: e.Key.Kind == UnownedKind, Came: e.came, Served: e.served, Tried: e.tried}
+	c := Call{Target: e.place.Target, Shared: e.place.Shared, Detach: e.Lane == DetachLane, Unowned: e.Key.Kind == UnownedKind, Came: e.came, Served: e.served, Tried: e.tried}
 	switch {
-	case e.state == Running:
+	case e.State == Running:
 		c.State = InFlight
-	case e.state == Delayed && !e.pauses:
+	case e.State == Delayed && !e.pauses:
 		c.State = BacksOff
-	case e.state == Delayed:
+	case e.State == Delayed:
 		c.State = Pauses
-	case held && e.state == Parked: // in its lane, it counts until it is parked again
+	case held && e.State == Parked: // in its lane, it counts until it is parked again
 		c.State = Held
 	}
 	return c

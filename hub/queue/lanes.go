@@ -123,22 +123,22 @@ func (ls *lanes) inFlight() int {
 
 // leave takes an item out of its lane.
 func (ls *lanes) leave(e *Item) {
-	ls.load[e.lane].waiting.Remove(e.link)
+	ls.load[e.Lane].waiting.Remove(e.link)
 	e.link = nil
 }
 
 // start notes that a worker has an item that was in its lane.
 func (ls *lanes) start(e *Item) {
 	ls.leave(e)
-	e.link = ls.load[e.lane].running.PushBack(e)
-	if e.lane == AttachLane || e.lane == DetachLane {
-		ls.last = e.lane
+	e.link = ls.load[e.Lane].running.PushBack(e)
+	if e.Lane == AttachLane || e.Lane == DetachLane {
+		ls.last = e.Lane
 	}
 }
 
 // end notes that no worker has an item any more.
 func (ls *lanes) end(e *Item) {
-	ls.load[e.lane].running.Remove(e.link)
+	ls.load[e.Lane].running.Remove(e.link)
 	e.link = nil
 }
 

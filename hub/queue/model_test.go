@@ -260,7 +260,7 @@ func (m *model) end(key queue.Key) {
 		m.done(key, r)
 		return
 	case 2:
-		m.queue.End(r.item, queue.Postpone(r.item.Lane(), delay))
+		m.queue.End(r.item, queue.Postpone(r.item.Lane, delay))
 		m.places[key] = lastPlace{r.place, r.lane}
 		m.note(key, delay, m.pending)
 	case 3:

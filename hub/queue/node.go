@@ -59,7 +59,7 @@ func (q *Queue) parkAt(n *node, e *Item, kind WaitKind) {
 // go behind the others, as the driver may refuse their volumes alone. Else the longest asked for goes first.
 func inOrderOfNode(a, b *Item) int {
 	rank := [LaneCount]int{DetachLane: 0, AttachLane: 1, DriftLane: 2}
-	return cmp.Or(cmp.Compare(rank[a.lane], rank[b.lane]), cmp.Compare(a.refusedAt, b.refusedAt), a.since.Compare(b.since), cmp.Compare(a.Key.Name, b.Key.Name))
+	return cmp.Or(cmp.Compare(rank[a.Lane], rank[b.Lane]), cmp.Compare(a.refusedAt, b.refusedAt), a.Asked.Compare(b.Asked), cmp.Compare(a.Key.Name, b.Key.Name))
 }
 
 // hasSlot reports whether one more item may call the driver for a node.
@@ -84,16 +84,16 @@ func (q *Queue) freeSlot(e *Item) {
 
 // needsPlace reports whether an item may not start because its node is full.
 func (q *Queue) needsPlace(e *Item) bool {
-	if e.permit != noPermit || e.lane != AttachLane && e.lane != DriftLane {
+	if e.permit != noPermit || e.Lane != AttachLane && e.Lane != DriftLane {
 		return false
 	}
 	n := q.nodes[e.place.Node]
-	return n != nil && n.full != nil && q.beliefs.NeedsPlace(e.Key, e.place, e.lane == DriftLane)
+	return n != nil && n.full != nil && q.beliefs.NeedsPlace(e.Key, e.place, e.Lane == DriftLane)
 }
 
 // line returns the items that wait for a place, the next first.
 func (n *node) line() []*Item {
-	return slices.DeleteFunc(slices.Clone(n.parked), func(e *Item) bool { return e.wait.Kind != WaitCapacity })
+	return slices.DeleteFunc(slices.Clone(n.parked), func(e *Item) bool { return e.Wait.Kind != WaitCapacity })
 }
 
 // signalNode has take look whether items that wait at a node may go. It removes a node that nothing uses.
@@ -174,7 +174,7 @@ func (q *Queue) RefusedLocked(key Key) {
 		e.permit = forPlace
 		for _, other := range n.parked {
 			if q.needsPlace(other) {
-				other.wait.Kind = WaitCapacity
+				other.Wait.Kind = WaitCapacity
 			}
 		}
 	}
@@ -208,7 +208,7 @@ func (q *Queue) DetachedFrom(node string) {
 // because of that.
 func (q *Queue) DetachedLocked(handle, node string) {
 	for _, e := range q.volumes[handle] {
-		if e.lane == AttachLane && e.state == Delayed && !e.place.Shared {
+		if e.Lane == AttachLane && e.State == Delayed && !e.place.Shared {
 			q.retryNow(e)
 		}
 	}

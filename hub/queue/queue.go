@@ -38,7 +38,7 @@ type Queue struct {
 	mu       *sync.Mutex // guards all that follows
 	beliefs  Beliefs
 	limits   Limits
-	suspects map[Key]Retries // of the last term
+	suspects map[Key]*Item // of the last term
 	term
 }
 
@@ -84,12 +84,11 @@ func (q *Queue) Begin() {
 // CloseLocked ends a term whose workers have ended. Until the next Begin, Add does nothing.
 func (q *Queue) CloseLocked() {
 	if len(q.items) > 0 {
-		q.suspects = map[Key]Retries{}
+		q.suspects = map[Key]*Item{}
 	}
 	for key, e := range q.items {
 		if e.Retries.Suspect() {
-			e.Retries.ReadAnew, e.Retries.due = "", e.alarm.at
-			q.suspects[key] = e.Retries
+			q.suspects[key] = e
 		}
 	}
 	q.items, q.volumes, q.nodes = nil, nil, nil
@@ -152,7 +151,7 @@ func (q *Queue) take(now time.Time) (*Item, time.Duration) {
 		}
 		if q.enter(e) {
 			q.lanes.start(e)
-			e.state, e.began = Running, now
+			e.State, e.began = Running, now
 			e.again, e.retryNow, e.renewed, e.pauses, e.called, e.waited = false, false, false, false, false, false
 			return e, 0
 		}
@@ -189,11 +188,11 @@ func (q *Queue) AddLocked(key Key, l Lane, p Place) {
 	p = q.sharing(key, p)
 	e.repeats = 0
 	switch {
-	case e.state == Running:
+	case e.State == Running:
 		e.again = true
-	case e.state == Delayed || e.lane != l || e.place != p:
+	case e.State == Delayed || e.Lane != l || e.place != p:
 		q.withdraw(e)
-		e.lane = l
+		e.Lane = l
 		left := q.move(e, p)
 		q.becomeDue(e)
 		q.signalVolume(left)
@@ -214,10 +213,10 @@ func (q *Queue) RenewLocked(key Key, l Lane, p Place) {
 	if e == nil {
 		return
 	}
-	suspect := e.state != Running && e.Retries.Suspect() && e.lane == l
+	suspect := e.State != Running && e.Retries.Suspect() && e.Lane == l
 	q.AddLocked(key, l, p)
 	switch {
-	case e.state == Running:
+	case e.State == Running:
 		e.renewed = true
 	case suspect:
 		q.withdraw(e)
@@ -244,7 +243,7 @@ func (q *Queue) RetryAfter(v diagnosis.Verdict) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, e := range q.items {
-		if e.failures > 0 && e.cause.Verdict == v {
+		if e.Tries > 0 && e.Cause.Verdict == v {
 			q.retryNow(e)
 		}
 	}
@@ -252,7 +251,7 @@ func (q *Queue) RetryAfter(v diagnosis.Verdict) {
 
 func (q *Queue) retryNow(e *Item) {
 	e.repeats = 0
-	switch e.state {
+	switch e.State {
 	case Running:
 		e.retryNow = true
 	case Delayed:
@@ -265,9 +264,13 @@ func (q *Queue) retryNow(e *Item) {
 func (q *Queue) item(key Key, l Lane) *Item {
 	e := q.items[key]
 	if e == nil && q.items != nil {
-		e = &Item{Key: key, lane: l, since: time.Now(), Retries: q.suspects[key]}
-		e.alarm = alarm{item: e, at: e.Retries.due}
-		delete(q.suspects, key)
+		e = &Item{Key: key, Progress: Progress{Lane: l, Asked: time.Now()}}
+		e.alarm.item = e
+		if s := q.suspects[key]; s != nil {
+			e.Retries, e.Tries, e.alarm.at = s.Retries, s.Tries, s.alarm.at
+			e.Retries.ReadAnew = "" // in that term
+			delete(q.suspects, key)
+		}
 		q.items[key] = e
 	}
 	return e
@@ -309,7 +312,7 @@ func (q *Queue) drop(e *Item) {
 
 // delay has an item that is in no list wait until it is due.
 func (q *Queue) delay(e *Item, due time.Time) {
-	e.state = Delayed
+	e.State = Delayed
 	q.alarms.set(&e.alarm, due)
 	q.signalVolume(e.place.Target.VolumeHandle)
 	q.signal()
@@ -324,7 +327,7 @@ func (q *Queue) becomeDue(e *Item) {
 }
 
 // park notes what an item that is in no list waits for.
-func (q *Queue) park(e *Item, w Wait) { e.state, e.wait = Parked, w }
+func (q *Queue) park(e *Item, w Wait) { e.State, e.Wait = Parked, w }
 
 // reconsider lets an item that is parked in no list start if Next allows it.
 func (q *Queue) reconsider(e *Item) {
@@ -340,7 +343,7 @@ func (q *Queue) reconsider(e *Item) {
 func (q *Queue) signalVolume(handle string) {
 	items := q.volumes[handle]
 	if len(items) == 1 { // nearly always
-		if e := items[0]; e.state == Parked && !e.mayStart() {
+		if e := items[0]; e.State == Parked && !e.mayStart() {
 			q.toLane(e)
 		}
 	}
@@ -350,7 +353,7 @@ func (q *Queue) signalVolume(handle string) {
 	var admitted []*Item
 	for i, verdict := range Next(q.calls(items), q.limits.Parallel) {
 		switch e := items[i]; {
-		case e.state == Running || e.state == Delayed:
+		case e.State == Running || e.State == Delayed:
 		case !verdict.Start:
 			q.withdraw(e)
 			e.waited = true
@@ -385,8 +388,8 @@ func (q *Queue) toLane(e *Item) {
 		q.parkAt(q.nodes[e.place.Node], e, WaitCapacity)
 		return
 	}
-	e.state, e.wait = Ready, Wait{}
-	waiting := &q.lanes.load[e.lane].waiting
+	e.State, e.Wait = Ready, Wait{}
+	waiting := &q.lanes.load[e.Lane].waiting
 	if e.waited {
 		e.link = waiting.PushFront(e)
 	} else {
@@ -398,9 +401,9 @@ func (q *Queue) toLane(e *Item) {
 // withdraw takes an item that does not run out of the list in which it waits. It loses its slot and its permit.
 func (q *Queue) withdraw(e *Item) {
 	switch {
-	case e.state == Ready:
+	case e.State == Ready:
 		q.lanes.leave(e)
-	case e.state == Delayed:
+	case e.State == Delayed:
 		q.alarms.unset(&e.alarm)
 	case e.mayStart():
 		n := q.nodes[e.place.Node]
@@ -418,7 +421,7 @@ func (q *Queue) leaveNode(e *Item) {
 
 // DropLocked removes the item of a key whose work is void, unless it runs.
 func (q *Queue) DropLocked(key Key) {
-	if e := q.items[key]; e != nil && e.state != Running {
+	if e := q.items[key]; e != nil && e.State != Running {
 		q.withdraw(e)
 		q.drop(e)
 	}
@@ -427,7 +430,7 @@ func (q *Queue) DropLocked(key Key) {
 // EndLocked removes the item of a key whose object is gone. If a worker has it, EndLocked returns false: the item runs once
 // more, because another object may have the name by now.
 func (q *Queue) EndLocked(key Key) bool {
-	if e := q.items[key]; e != nil && e.state == Running {
+	if e := q.items[key]; e != nil && e.State == Running {
 		e.again = true
 		return false
 	}
@@ -443,7 +446,7 @@ func (q *Queue) HasLocked(key Key) bool { return q.items[key] != nil }
 
 // LeaveLineLocked removes the item of a key that waits for a place, and whose object is gone.
 func (q *Queue) LeaveLineLocked(key Key) {
-	if e := q.items[key]; e != nil && e.state == Parked && e.wait.Kind == WaitCapacity {
+	if e := q.items[key]; e != nil && e.State == Parked && e.Wait.Kind == WaitCapacity {
 		q.DropLocked(key)
 	}
 }

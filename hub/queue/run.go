@@ -3,8 +3,6 @@ package queue
 import (
 	"slices"
 	"time"
-
-	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // End is how a run of an item has ended.
@@ -61,7 +59,7 @@ func (q *Queue) MayCall(e *Item, p Place) bool {
 	goesOn := q.mayGoOn(e, moved) && !q.needsPlace(e)
 	if goesOn {
 		q.steps++
-		e.state, e.served = Running, q.steps
+		e.State, e.served = Running, q.steps
 	} else {
 		q.lanes.end(e)
 		q.park(e, Wait{Kind: WaitVolume})
@@ -85,7 +83,7 @@ func (q *Queue) mayGoOn(e *Item, moved bool) bool {
 		return true
 	case moved:
 		return Next(q.calls(items), q.limits.Parallel)[slices.Index(items, e)].Start
-	case e.lane == DetachLane || e.place.Shared:
+	case e.Lane == DetachLane || e.place.Shared:
 		return true
 	}
 	calls := q.calls(items)
@@ -102,12 +100,20 @@ func (q *Queue) ClearChanged(e *Item) bool {
 	return again
 }
 
-// NoteFailure notes for Look how many tries of an item have failed in a row, and the last error with
-// its cause.
-func (q *Queue) NoteFailure(e *Item, failures int, text string, cause diagnosis.Cause) {
+// CallBegins notes that a call for the item of a key is in flight from now on, until CallEnds.
+func (q *Queue) CallBegins(key Key, method string) {
+	q.setCall(key, Flight{method, time.Now(), key.Name})
+}
+
+// CallEnds notes that the call for the item of a key has returned.
+func (q *Queue) CallEnds(key Key) { q.setCall(key, Flight{}) }
+
+func (q *Queue) setCall(key Key, f Flight) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e.failures, e.failure, e.cause = failures, text, cause
+	if e := q.items[key]; e != nil {
+		e.Call = f
+	}
 }
 
 // End ends the run of an item.
@@ -115,16 +121,16 @@ func (q *Queue) End(e *Item, end End) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.beliefs.Ended(e.Key) {
-		e.Retries, e.failures, e.failure, e.cause = Retries{}, 0, "", diagnosis.Cause{}
+		e.forgive()
 	}
 	now := time.Now()
 	q.lanes.end(e)
 	if e.called {
-		q.lanes.load[e.lane].addCall(now.Sub(e.began))
+		q.lanes.load[e.Lane].addCall(now.Sub(e.began))
 	}
 	q.leaveNode(e)
-	if end.kind != finished && end.lane != e.lane {
-		e.lane, e.since = end.lane, now // it is other work
+	if end.kind != finished && end.lane != e.Lane {
+		e.Lane, e.Asked = end.lane, now // it is other work
 	}
 	if e.renewed && e.Retries.Suspect() {
 		e.again = false // a change of its object is in the delay

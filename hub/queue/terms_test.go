@@ -60,7 +60,7 @@ func started(q *queue.Queue) []string {
 	return names
 }
 
-func look(t *testing.T, q *queue.Queue, name string) queue.ItemView {
+func look(t *testing.T, q *queue.Queue, name string) queue.Progress {
 	t.Helper()
 	v, ok := q.Look(queue.ClaimKey(name))
 	if !ok {

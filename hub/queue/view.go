@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // LaneView is one lane at one moment.
@@ -15,6 +13,8 @@ type LaneView struct {
 	FailingSince             time.Time // when the oldest of these was asked for; zero if there is none
 	OldestSince              time.Time // when the oldest item that does not run was asked for; zero if there is none
 	Workers                  int       // most that it may have now, with those that the other lane lends it
+	Calls                    int       // in flight
+	OldestCall               Flight    // zero: none is in flight
 }
 
 // Lanes returns a view of each lane.
@@ -23,14 +23,20 @@ func (q *Queue) Lanes(now time.Time) [LaneCount]LaneView {
 	defer q.mu.Unlock()
 	var views [LaneCount]LaneView
 	for _, e := range q.items {
-		l := &views[e.lane]
-		if e.failures > 0 && !(e.state == Parked && e.wait.Kind == WaitCapacity) {
+		l := &views[e.Lane]
+		if e.Tries > 0 && !(e.State == Parked && e.Wait.Kind == WaitCapacity) {
 			l.Failing++
-			if l.FailingSince.IsZero() || e.since.Before(l.FailingSince) {
-				l.FailingSince = e.since
+			if l.FailingSince.IsZero() || e.Asked.Before(l.FailingSince) {
+				l.FailingSince = e.Asked
 			}
 		}
-		switch e.state {
+		if c := e.Call; !c.Since.IsZero() {
+			l.Calls++
+			if l.OldestCall.Since.IsZero() || c.Since.Before(l.OldestCall.Since) {
+				l.OldestCall = c
+			}
+		}
+		switch e.State {
 		case Running:
 			l.Running++
 			continue
@@ -39,8 +45,8 @@ func (q *Queue) Lanes(now time.Time) [LaneCount]LaneView {
 		default:
 			l.Queued++
 		}
-		if l.OldestSince.IsZero() || e.since.Before(l.OldestSince) {
-			l.OldestSince = e.since
+		if l.OldestSince.IsZero() || e.Asked.Before(l.OldestSince) {
+			l.OldestSince = e.Asked
 		}
 	}
 	views[AttachLane].Workers = max(0, q.lanes.most(AttachLane, now))
@@ -50,37 +56,25 @@ func (q *Queue) Lanes(now time.Time) [LaneCount]LaneView {
 	return views
 }
 
-// ItemView is one item at one moment.
-type ItemView struct {
-	Lane     Lane
-	State    State
-	Since    time.Time       // when it was asked for
-	Due      time.Time       // only if it is Delayed
-	Wait     Wait            // only if it is Ready or Parked; WaitNothing if it starts in a moment
-	Failures int             // in a row
-	Error    string          // the last of them
-	Cause    diagnosis.Cause // of Error
-}
-
-// Look returns a view of the item of a key, and whether there is one.
-func (q *Queue) Look(key Key) (ItemView, bool) {
+// Look returns the progress of the item of a key, and whether there is one. The Wait of an item that starts in a moment is
+// WaitNothing.
+func (q *Queue) Look(key Key) (Progress, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.items[key]
 	if e == nil {
-		return ItemView{}, false
+		return Progress{}, false
 	}
-	v := ItemView{Lane: e.lane, State: e.state, Since: e.since, Wait: e.wait, Failures: e.failures, Error: e.failure, Cause: e.cause}
-	if e.state == Delayed {
-		v.Due = e.alarm.at
+	p := e.Progress
+	switch {
+	case e.State == Delayed:
+		p.Due = e.alarm.at
+	case e.State == Ready && q.lanes.mayStart(e.Lane, time.Now()):
+		p.Wait.Kind = WaitNothing
+	case e.State == Parked && e.Wait.Kind == WaitCapacity:
+		p.Wait.Position = slices.Index(q.nodes[e.place.Node].line(), e) + 1
 	}
-	if e.state == Parked && e.wait.Kind == WaitCapacity {
-		v.Wait.Position = slices.Index(q.nodes[e.place.Node].line(), e) + 1
-	}
-	if e.state == Ready && e.wait.Kind == WaitWorker && q.lanes.mayStart(e.lane, time.Now()) {
-		v.Wait.Kind = WaitNothing
-	}
-	return v, true
+	return p, true
 }
 
 // Knows reports whether the items are all the work that the objects ask for. They are not before the driver could

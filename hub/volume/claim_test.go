@@ -113,12 +113,11 @@ func TestObjectOfTheSameNameStartsAfreshWhenTheOneBeforeVanishesDuringARun(t *te
 	va := attachment("va", "1")
 	table.Open(va)
 	e := taken(t, table, "va", queue.AttachLane, only("v", "a"))
-	e.Retries.Failed(attach.Attaching, time.Now())
-	table.Queue.NoteFailure(e, 1, "of the one before", diagnosis.Cause{})
+	table.Queue.Failed(e, attach.Attaching, "of the one before", diagnosis.Cause{})
 	table.Gone(volume.IdentityOf(va), nil)
 	table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, only("v", "a"))
 	table.Queue.End(e, queue.BackOff(queue.AttachLane, time.Hour))
-	if got := look(t, table, "va"); got.State != queue.Ready || got.Failures != 0 || got.Error != "" || e.Retries != (queue.Retries{}) {
+	if got := look(t, table, "va"); got.State != queue.Ready || got.Tries != 0 || got.Error != "" || e.Retries != (queue.Retries{}) {
 		t.Errorf("%+v, %+v; want it to start afresh", got, e.Retries)
 	}
 }

@@ -58,7 +58,7 @@ func started(table *volume.Table) []string {
 	return names
 }
 
-func look(t *testing.T, table *volume.Table, name string) queue.ItemView {
+func look(t *testing.T, table *volume.Table, name string) queue.Progress {
 	t.Helper()
 	v, ok := table.Queue.Look(queue.ClaimKey(name))
 	if !ok {

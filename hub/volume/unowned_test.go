@@ -69,7 +69,7 @@ func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationUnownedWhenTheR
 		"backs off": func(table *volume.Table, e *queue.Item) {
 			table.Queue.End(e, queue.BackOff(queue.AttachLane, time.Hour))
 		},
-		"postponed": func(table *volume.Table, e *queue.Item) { table.Queue.End(e, queue.Postpone(e.Lane(), time.Hour)) },
+		"postponed": func(table *volume.Table, e *queue.Item) { table.Queue.End(e, queue.Postpone(e.Lane, time.Hour)) },
 		"missing": func(table *volume.Table, e *queue.Item) {
 			table.Missing(e.Key.Name)
 			table.Queue.End(e, queue.Finished)

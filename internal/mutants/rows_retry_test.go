@@ -21,8 +21,8 @@ var retryRows = []mutant{
 		name:   "failures of the attach delay the detach",
 		harm:   "A Pod that was deleted keeps its volume for minutes.",
 		file:   "hub/queue/retries.go",
-		old:    "if r.Operation != op || r.Failures == 0 {",
-		new:    "if r.Failures == 0 {",
+		old:    "r.Operation != op || e.Tries == 0 {",
+		new:    "e.Tries == 0 {",
 		killed: []string{"hub/queue.TestFailuresOfAnAttachAreNotThoseOfTheDetach"},
 	},
 	{
