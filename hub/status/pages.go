@@ -42,12 +42,11 @@ func (s *site) overview(v view, r *http.Request) (any, *failure) {
 		return cmp.Or(a.Health.State.Compare(b.Health.State), cmp.Compare(unixOrLast(a.Health.Since), unixOrLast(b.Health.Since)))
 	})
 	all := v.attachments(AttachmentFilter{})
-	p.Total = len(all)
 	for _, a := range all {
 		p.Volumes[a.State]++
 	}
 	trouble := slices.DeleteFunc(all, func(a Attachment) bool { return !a.Health.Needs() })
-	p.Trouble, p.Groups = len(trouble), worstGroups(trouble, mostTrouble)
+	p.Total, p.Trouble, p.Groups = len(all), len(trouble), worstGroups(trouble, mostTrouble)
 	return p, nil
 }
 
@@ -76,12 +75,9 @@ func (s *site) driverPage(v view, r *http.Request) (any, *failure) {
 	if failed != nil {
 		return nil, failed
 	}
-	p := driverPage{Driver: found.(Driver)}
-	all := v.attachments(AttachmentFilter{Driver: p.Name})
-	p.All = len(all)
+	all := v.attachments(AttachmentFilter{Driver: r.PathValue("name")})
 	due := slices.DeleteFunc(all, func(a Attachment) bool { return !open(a) })
-	p.Open, p.Groups = len(due), worstGroups(due, mostOpen)
-	return p, nil
+	return driverPage{found.(Driver), len(due), len(all), worstGroups(due, mostOpen)}, nil
 }
 
 // ShowsConnectionError reports whether the last error of the connection is on the page beside the reasons of

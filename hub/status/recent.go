@@ -17,6 +17,8 @@ const (
 	sparkStep   = 2  // width of a slot in the picture
 	sparkHeight = 24 // of the part for latencies
 	sparkFeet   = 28 // bottom of the part below, for failed tries
+
+	bar = "M%d %dv-%d" // of SVG: x, bottom, height
 )
 
 // recent counts how a driver's operations of the last quarter of an hour ended, in slots of equal
@@ -73,15 +75,13 @@ func (r *recent) spark(now time.Time) *spark {
 		if s.number != first+i {
 			continue
 		}
-		bar := func(bottom, height int) string {
-			return fmt.Sprintf("M%d %dv-%d", sparkStep*i+sparkStep/2, bottom, height)
-		}
+		x := sparkStep*i + sparkStep/2
 		if s.done > 0 {
-			p.Mean += bar(sparkHeight, barHeight(s.sum/time.Duration(s.done)))
-			p.Slowest += bar(sparkHeight, barHeight(s.slowest))
+			p.Mean += fmt.Sprintf(bar, x, sparkHeight, barHeight(s.sum/time.Duration(s.done)))
+			p.Slowest += fmt.Sprintf(bar, x, sparkHeight, barHeight(s.slowest))
 		}
 		if s.failed > 0 {
-			p.Failed += bar(sparkFeet, sparkFeet-sparkHeight-1)
+			p.Failed += fmt.Sprintf(bar, x, sparkFeet, sparkFeet-sparkHeight-1)
 		}
 		p.Done, p.Errors = p.Done+s.done, p.Errors+s.failed
 		sum, slowest = sum+s.sum, max(slowest, s.slowest)
