@@ -41,7 +41,7 @@ func (d drifts) Attachments() []*storagev1.VolumeAttachment { return d.l.attachm
 
 // Inputs implements drift.View.
 func (d drifts) Inputs(va *storagev1.VolumeAttachment) attach.Inputs {
-	return d.l.cachedInputs(d.l.overlay.Newest(va))
+	return d.l.overlay.CachedInputs(d.l.overlay.Newest(va))
 }
 
 // KnowsAll implements drift.View.

@@ -104,11 +104,7 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	if m != nil {
 		decider.Capabilities = m.session().capabilities()
 	}
-	last, ok := decider.LastRecorded(attach.Inputs{
-		VolumeAttachment: va,
-		PersistentVolume: h.cluster.VolumeOrDeleted(attach.VolumeName(va)),
-		CSINode:          h.cluster.CSINode(va.Spec.NodeName),
-	})
+	last, ok := decider.LastRecorded(h.cluster.Inputs(va))
 	switch {
 	case !ok:
 	case cutShort(va, t.Finalizer):

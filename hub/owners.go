@@ -68,7 +68,7 @@ func (l *leader) readOwners(ctx context.Context, formerOwner volume.Identity, ta
 
 // ownership returns whether one VolumeAttachment owns the volume at a target.
 func (l *leader) ownership(va *storagev1.VolumeAttachment, target attach.Target) volume.Ownership {
-	may, surely := l.decider().ClaimsTarget(l.inputsOf(va), target)
+	may, surely := l.decider().ClaimsTarget(l.overlay.Inputs(va), target)
 	guarded := attach.HasFinalizer(va.Finalizers, l.finalizer)
 	switch {
 	case !may || va.DeletionTimestamp != nil:
@@ -109,7 +109,7 @@ func (l *leader) candidates(formerOwner volume.Identity, target attach.Target, s
 			continue
 		}
 		va = l.overlay.Newest(va)
-		inputs := l.inputsOf(va)
+		inputs := l.overlay.Inputs(va)
 		if inputs.PersistentVolume == nil && !l.isTouched(va) && attach.VolumeName(va) != formerOwner.PersistentVolume {
 			continue // it waits for another PersistentVolume, and has no volume attached yet
 		}
@@ -125,7 +125,7 @@ func (l *leader) candidates(formerOwner volume.Identity, target attach.Target, s
 func (l *leader) surelyOf(target attach.Target, names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		va := l.overlay.Attachment(name)
-		return va == nil || attach.HandleOf(l.inputsOf(va)) != target.VolumeHandle
+		return va == nil || attach.HandleOf(l.overlay.Inputs(va)) != target.VolumeHandle
 	})
 }
 

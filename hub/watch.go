@@ -140,7 +140,7 @@ func (l *leader) onAttachmentGone(va *storagev1.VolumeAttachment) {
 	l.overlay.VolumeAttachmentDeleted(va)
 	var last *attach.Record
 	if (!l.isFromBeforeTerm(va) || cutShort(va, l.finalizer)) && !l.table.WasReleased(va.UID) {
-		if r, ok := l.decider().LastRecorded(l.inputsOf(va)); ok {
+		if r, ok := l.decider().LastRecorded(l.overlay.Inputs(va)); ok {
 			last = &r
 		}
 	}

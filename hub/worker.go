@@ -53,7 +53,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *queue.Item) {
 	}
 	c := l.table.Open(va) // not before: on a full node, what has its place would lose it by a read that fails
 	if attach.HasFinalizer(va.Finalizers, attach.Finalizer(l.name)) && l.table.Believed(c).Belief == volume.Unknown {
-		if record, ok := l.decider().Recorded(l.inputsOf(va)); ok {
+		if record, ok := l.decider().Recorded(l.overlay.Inputs(va)); ok {
 			l.table.Restore(c, record)
 		}
 	}

@@ -48,8 +48,7 @@ func (d Driver) Observe(f Inputs) Observation {
 	va := f.VolumeAttachment
 	switch op := d.RequiredOperation(va); {
 	case op == Detaching && (va.DeletionTimestamp != nil || !va.Status.Attached):
-		o := d.observeDetach(f)
-		return o.pending(va.Status.DetachError)
+		return d.compare(Detaching, f).pending(va.Status.DetachError)
 	case va.DeletionTimestamp != nil:
 		return Observation{Agreement: Pending} // detached before, or never attached
 	case d.NoAttach && va.Status.Attached:
@@ -62,10 +61,9 @@ func (d Driver) Observe(f Inputs) Observation {
 	case d.NoAttach:
 		return Observation{Agreement: Pending, Reason: "attachRequired of the CSIDriver is false, the hub would not attach it"}
 	case va.Status.Attached:
-		return d.observeAttach(asBeforeAttach(f))
+		return d.compare(Attaching, asBeforeAttach(f))
 	}
-	o := d.observeAttach(f)
-	return o.pending(va.Status.AttachError)
+	return d.compare(Attaching, f).pending(va.Status.AttachError)
 }
 
 // ObserveDetach compares a detach that is done with the hub's decision. The inputs are the last ones
@@ -75,7 +73,7 @@ func (d Driver) ObserveDetach(f Inputs) Observation {
 	if !HasFinalizer(f.VolumeAttachment.Finalizers, Finalizer(d.Name)) {
 		return Observation{Agreement: Pending}
 	}
-	return d.observeDetach(f)
+	return d.compare(Detaching, f)
 }
 
 // asBeforeAttach returns the inputs as they were before the volume was attached, as far as that is
@@ -93,69 +91,56 @@ func asBeforeAttach(f Inputs) Inputs {
 	return f
 }
 
-// observeAttach returns the observation of a volume that the other attacher has attached.
-func (d Driver) observeAttach(f Inputs) Observation {
-	plan, err := d.decideAttach(f)
+// compare returns the observation of an operation that the other attacher has carried out.
+func (d Driver) compare(op Operation, f Inputs) Observation {
+	decide, differences := d.decideAttach, d.attachDifferences
+	if op == Detaching {
+		decide, differences = d.decideDetach, d.detachDifferences
+	}
+	plan, err := decide(f)
 	if err != nil {
-		return wouldHaveFailed(Attaching, err)
+		return Observation{Operation: op, Agreement: WouldHaveFailed, WouldFail: true, Reason: Text(err.Error())}
 	}
-	return judge(plan, d.attachDifferences(f.VolumeAttachment, plan))
-}
-
-// observeDetach returns the observation of a volume that the other attacher has detached.
-func (d Driver) observeDetach(f Inputs) Observation {
-	plan, err := d.decideDetach(f)
-	if err != nil {
-		return wouldHaveFailed(Detaching, err)
-	}
-	var differences []string
-	if noted := f.VolumeAttachment.Annotations[AnnotationNodeID]; noted != "" && plan.Unpublish != nil && noted != plan.Target.NodeID {
-		differences = append(differences, differentNodeID(noted, plan.Target))
-	}
-	return judge(plan, differences)
-}
-
-// attachDifferences returns the differences between an attached VolumeAttachment and the hub's plan.
-func (d Driver) attachDifferences(va *storagev1.VolumeAttachment, plan Plan) []string {
-	finalizer := Finalizer(d.Name)
-	hasFinalizer := HasFinalizer(va.Finalizers, finalizer)
-	if plan.Publish == nil {
-		if hasFinalizer {
-			return []string{fmt.Sprintf("finalizer %q is there, the hub would have added none: the driver has no PUBLISH_UNPUBLISH_VOLUME", finalizer)}
-		}
-		return nil
-	}
-	var differences []string
-	if !hasFinalizer {
-		differences = append(differences, fmt.Sprintf("finalizer %q is missing, the hub would have added it", finalizer))
-	}
-	switch noted := va.Annotations[AnnotationNodeID]; noted {
-	case plan.Target.NodeID:
-	case "":
-		differences = append(differences, fmt.Sprintf("no node ID is noted, the hub would have used %q", plan.Target.NodeID))
-	default:
-		differences = append(differences, differentNodeID(noted, plan.Target))
-	}
-	if noted := va.Annotations[AnnotationVolumeHandle]; noted != "" && noted != plan.Target.VolumeHandle {
-		differences = append(differences, fmt.Sprintf("volume handle is %q, the hub would have used %q", noted, plan.Target.VolumeHandle))
-	}
-	return differences
-}
-
-func differentNodeID(noted string, t Target) string {
-	return fmt.Sprintf("node ID is %q, the hub would have used %q", noted, t.NodeID)
-}
-
-func judge(plan Plan, differences []string) Observation {
-	o := Observation{Operation: plan.Operation, Agreement: Agreed, Target: plan.Target, SecretRef: plan.SecretRef}
-	if len(differences) > 0 {
-		o.Agreement, o.Reason = Differs, Text(strings.Join(differences, "; "))
+	o := Observation{Operation: op, Agreement: Agreed, Target: plan.Target, SecretRef: plan.SecretRef}
+	if found := differences(f.VolumeAttachment, plan); len(found) > 0 {
+		o.Agreement, o.Reason = Differs, Text(strings.Join(found, "; "))
 	}
 	return o
 }
 
-func wouldHaveFailed(op Operation, err error) Observation {
-	return Observation{Operation: op, Agreement: WouldHaveFailed, WouldFail: true, Reason: Text(err.Error())}
+func (d Driver) detachDifferences(va *storagev1.VolumeAttachment, plan Plan) []string {
+	if noted := NotedTarget(va).NodeID; noted != "" && plan.Unpublish != nil && noted != plan.Target.NodeID {
+		return []string{different("node ID", noted, plan.Target.NodeID)}
+	}
+	return nil
+}
+
+func (d Driver) attachDifferences(va *storagev1.VolumeAttachment, plan Plan) (differences []string) {
+	finalizer, noted := Finalizer(d.Name), NotedTarget(va)
+	hasFinalizer := HasFinalizer(va.Finalizers, finalizer)
+	switch {
+	case plan.Publish == nil && hasFinalizer:
+		return []string{fmt.Sprintf("finalizer %q is there, the hub would have added none: the driver has no PUBLISH_UNPUBLISH_VOLUME", finalizer)}
+	case plan.Publish == nil:
+		return nil
+	case !hasFinalizer:
+		differences = append(differences, fmt.Sprintf("finalizer %q is missing, the hub would have added it", finalizer))
+	}
+	switch noted.NodeID {
+	case plan.Target.NodeID:
+	case "":
+		differences = append(differences, fmt.Sprintf("no node ID is noted, the hub would have used %q", plan.Target.NodeID))
+	default:
+		differences = append(differences, different("node ID", noted.NodeID, plan.Target.NodeID))
+	}
+	if noted.VolumeHandle != "" && noted.VolumeHandle != plan.Target.VolumeHandle {
+		differences = append(differences, different("volume handle", noted.VolumeHandle, plan.Target.VolumeHandle))
+	}
+	return differences
+}
+
+func different(what, noted, own string) string {
+	return fmt.Sprintf("%s is %q, the hub would have used %q", what, noted, own)
 }
 
 // pending returns the observation while the other attacher is not done. Differences do not count

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -49,6 +50,24 @@ func (c *Cluster) ReadVolume(ctx context.Context, name string) (*attach.Volume, 
 // ReadNode returns a Node as the API server has it now, nil if there is none. Nodes are not cached.
 func (c *Cluster) ReadNode(ctx context.Context, name string) (*corev1.Node, error) {
 	return read(ctx, name, c.kube.CoreV1().Nodes().Get)
+}
+
+// Inputs returns the inputs of a decision about a VolumeAttachment as the caches have them, with the last state of its
+// PersistentVolume if that is gone.
+func (c *Cluster) Inputs(va *storagev1.VolumeAttachment) attach.Inputs {
+	return attach.Inputs{VolumeAttachment: va, PersistentVolume: c.VolumeOrDeleted(attach.VolumeName(va)), CSINode: c.CSINode(va.Spec.NodeName)}
+}
+
+// CachedInputs is Cluster.Inputs with the newest known state of the PersistentVolume, and none if it is gone.
+func (o *Overlay) CachedInputs(va *storagev1.VolumeAttachment) attach.Inputs {
+	return attach.Inputs{VolumeAttachment: va, PersistentVolume: o.Volume(attach.VolumeName(va)), CSINode: o.cluster.CSINode(va.Spec.NodeName)}
+}
+
+// Inputs is Cluster.Inputs with the newest known state of the PersistentVolume.
+func (o *Overlay) Inputs(va *storagev1.VolumeAttachment) attach.Inputs {
+	f := o.CachedInputs(va)
+	f.PersistentVolume = cmp.Or(f.PersistentVolume, o.cluster.DeletedVolume(attach.VolumeName(va)))
+	return f
 }
 
 // ReadInputs returns the inputs of a decision about a VolumeAttachment. It reads objects that the caches lack
