@@ -32,7 +32,8 @@ func HealthOfAttachment(in DiagnosisInput) Health {
 	return h
 }
 
-// troubleKey returns a key that is equal for VolumeAttachments in the same state for the same reason. Names of its own objects in the texts make no difference, and ages are in no key.
+// troubleKey returns a key that is equal for VolumeAttachments in the same state for the same reason. Names of
+// its own objects in the texts make no difference, and ages are in no key.
 func (a Attachment) troubleKey() string {
 	var why diagnosis.Diagnosis
 	if len(a.Health.Reasons) > 0 {

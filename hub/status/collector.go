@@ -152,7 +152,7 @@ func bounded(counts map[string]int) map[string]int {
 	for name, n := range counts {
 		valid[label(name)] += n
 	}
-	names := slices.SortedFunc(maps.Keys(valid), func(a, b string) int { return cmp.Or(cmp.Compare(valid[b], valid[a]), cmp.Compare(a, b)) })
+	names := slices.SortedFunc(maps.Keys(valid), func(a, b string) int { return cmp.Or(valid[b]-valid[a], cmp.Compare(a, b)) })
 	for _, name := range names[min(len(names), mostUnknown):] {
 		n := valid[name]
 		delete(valid, name) // it may be "other"

@@ -3,8 +3,8 @@
 // the metrics, and the HTTP server with its pages.
 //
 // The flow: the hub implements Source and counts into Metrics. Each request and each scrape
-// asks the Source for a view, what it says at one moment, and the package keeps nothing of its answers: a retired driver is gone from
-// every answer. The counters (calls, operations, retries) of a driver exist from Metrics.Driver
+// asks the Source for a view, what it says at one moment, and the package keeps nothing of its
+// answers: a retired driver is gone from every answer. The counters (calls, operations, retries) of a driver exist from Metrics.Driver
 // to Metrics.Forget.
 //
 // Health is computed here, once: HealthOfDriver and HealthOfAttachment are pure functions of a Driver and an

@@ -104,7 +104,8 @@ func (h *Health) addCalls(d Driver, now time.Time) {
 			"Restart the driver's controller if its log shows nothing.").From(since))
 	}
 	if c := d.Work().OldestCall; passed(c.Since, now) >= d.Settings.slow() {
-		h.add(d.brokenIfStuck(Attention), d.says(diagnosis.CallUnanswered, c.Method+" unanswered", d.inFlight(), lookAtDriver+d.Settings.cancels()).From(c.Since))
+		h.add(d.brokenIfStuck(Attention), d.says(diagnosis.CallUnanswered, c.Method+" unanswered", d.inFlight(),
+			lookAtDriver+d.Settings.cancels()).From(c.Since))
 	}
 }
 

@@ -134,7 +134,8 @@ func (s *site) serve(contentType string, render func(*http.Request, *bytes.Buffe
 			out = packer
 		}
 		w.WriteHeader(code)
-		_, _ = out.Write(bytes.ToValidUTF8(body.Bytes(), []byte("\uFFFD"))) // a path or a query may hold any bytes; the client may have left
+		// A path or a query may hold any bytes. The client may have left.
+		_, _ = out.Write(bytes.ToValidUTF8(body.Bytes(), []byte("\uFFFD")))
 	}
 }
 

@@ -51,7 +51,8 @@ func (w Wait) String() string {
 	case "":
 		return ""
 	case WaitForDriver:
-		return "waits: the driver is " + diagnosis.Clause(strings.TrimPrefix(w.DriverState+": "+w.Reason, stateReady+": ")) // Ready: in mode observe
+		// A driver is Ready in mode observe.
+		return "waits: the driver is " + diagnosis.Clause(strings.TrimPrefix(w.DriverState+": "+w.Reason, stateReady+": "))
 	case WaitForConfiguration:
 		return "waits: no driver of this name is configured here"
 	case WaitForDetach:
