@@ -279,9 +279,8 @@ func (w *world) checkBooks(attachedVolumes map[string]int) {
 	w.t.Helper()
 	for name, backend := range w.backend {
 		b := backend.Books()
-		if b.ViolationCount > 0 || b.MaxInFlightPerVolume > 1 || b.MaxInFlightPerVolumeNode > 1 {
-			w.t.Errorf("%s: %d calls at once for one volume, %d for one volume on one node, violations %+v", name,
-				b.MaxInFlightPerVolume, b.MaxInFlightPerVolumeNode, b.Violations)
+		if err := b.Check(); err != nil {
+			w.t.Error(err)
 		}
 		if len(b.Attached) != attachedVolumes[name] {
 			w.t.Errorf("%s: %d volumes attached, want %d", name, len(b.Attached), attachedVolumes[name])

@@ -217,8 +217,8 @@ func stateIs(state string) func(status.Driver) bool {
 // checkSafe checks what holds whatever becomes of attachers.
 func (r *rivals) checkSafe() {
 	r.t.Helper()
-	if b := r.backend.Books(); b.ViolationCount > 0 || b.MaxInFlightPerVolume > 1 {
-		r.t.Errorf("%d calls at once for one volume, %d violations, the first %+v", b.MaxInFlightPerVolume, b.ViolationCount, b.Violations[:min(len(b.Violations), 3)])
+	if err := r.backend.Books().Check(); err != nil {
+		r.t.Error(err)
 	}
 }
 

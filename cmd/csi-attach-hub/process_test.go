@@ -181,8 +181,8 @@ func (s *scene) books(c *fakecsi.ControlClient) fakecsi.Books {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if b.ViolationCount > 0 || b.MaxInFlightPerVolume > 1 {
-		s.t.Errorf("%s: %d calls at once for one volume, violations %+v", b.Driver, b.MaxInFlightPerVolume, b.Violations)
+	if err := b.Check(); err != nil {
+		s.t.Error(err)
 	}
 	return b
 }

@@ -178,8 +178,8 @@ func TestVolumesOfTenDriversEndAsAskedWhileTheFileIsRewrittenFiftyTimes(t *testi
 	s.checkExit(hub)
 	for i, backend := range backends {
 		b := backend.Books()
-		if b.ViolationCount > 0 || b.MaxInFlightPerVolume > 1 {
-			t.Errorf("%s: %d calls at once for one volume, violations %+v", b.Driver, b.MaxInFlightPerVolume, b.Violations)
+		if err := b.Check(); err != nil {
+			t.Error(err)
 		}
 		for _, o := range staying[i*volumes/2 : (i+1)*volumes/2] {
 			if name := o.(testbed.VolumeAttachment).Name; len(b.Attached[name]) != 1 {

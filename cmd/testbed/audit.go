@@ -16,12 +16,6 @@ func audit(r behaviour, volumes int, b fakecsi.Books) []string {
 	note := func(format string, args ...any) {
 		wrong = append(wrong, r.short+": "+fmt.Sprintf(format, args...))
 	}
-	if n := b.MaxInFlightPerVolume; n > 1 {
-		note("a volume had %d calls in flight at once, want at most 1", n)
-	}
-	if n := b.MaxInFlightPerVolumeNode; n > 1 {
-		note("a volume had %d calls in flight at once for one node, want at most 1", n)
-	}
 	if b.ViolationCount > 0 {
 		note("%d violations, the first one: %+v", b.ViolationCount, b.Violations[0])
 	}

@@ -15,8 +15,6 @@ func TestAuditNamesWhatDoesNotHold(t *testing.T) {
 		want   string // empty: all holds
 	}{
 		{"all holds", func(*fakecsi.Books) {}, ""},
-		{"two calls at once", func(b *fakecsi.Books) { b.MaxInFlightPerVolume = 2 }, "flaky: a volume had 2 calls in flight"},
-		{"two calls at once for one node", func(b *fakecsi.Books) { b.MaxInFlightPerVolumeNode = 2 }, "flaky: a volume had 2 calls in flight at once for one node"},
 		{"violation", func(b *fakecsi.Books) {
 			b.ViolationCount, b.Violations = 1, []fakecsi.Violation{{Rule: safety.OneNode, Volume: "v"}}
 		}, "flaky: 1 violations, the first one: {Rule:OneNode"},
@@ -34,7 +32,7 @@ func TestAuditNamesWhatDoesNotHold(t *testing.T) {
 	flaky := behaviour{short: "flaky", failures: 2}
 	for _, tt := range tests {
 		good := fakecsi.MethodBook{Begun: 6, Ended: 6, Changed: 2}
-		books := fakecsi.Books{MaxInFlightPerVolume: 1, Methods: map[fakecsi.Method]fakecsi.MethodBook{
+		books := fakecsi.Books{Methods: map[fakecsi.Method]fakecsi.MethodBook{
 			fakecsi.ControllerPublishVolume: good, fakecsi.ControllerUnpublishVolume: good,
 		}}
 		tt.change(&books)

@@ -23,7 +23,7 @@ type request struct {
 	node       string
 	readonly   bool
 	accessMode string
-	multiNode  bool // the access mode is a multi-node one, see Books.MaxInFlightPerVolume
+	multiNode  bool // the access mode is a multi-node one, see Violation
 	modeKnown  bool // multiNode is certain
 	message    proto.Message
 }
@@ -111,23 +111,14 @@ func (l *bookkeeper) beginVolume(c *call) {
 	}
 	l.volumes[c.Volume] = append(l.volumes[c.Volume], c)
 	calls := present(l.volumes[c.Volume])
-	n, onNode, single := len(calls), 0, false
-	if n > 1 {
+	if n := len(calls); n > 1 {
 		l.volumeMax[c.Volume] = max(l.volumeMax[c.Volume], n)
 	}
 	var others []safety.Call
 	for _, other := range calls {
-		single = single || other.modeKnown && !other.multiNode
-		if other.Node == c.Node {
-			onNode++
-		}
 		if other != c {
 			others = append(others, other.safety())
 		}
-	}
-	l.books.MaxInFlightPerVolumeNode = max(l.books.MaxInFlightPerVolumeNode, onNode)
-	if single {
-		l.books.MaxInFlightPerVolume = max(l.books.MaxInFlightPerVolume, n)
 	}
 	l.judge(c, safety.One(c.safety(), others))
 }

@@ -1,6 +1,7 @@
 package fakecsi
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -36,16 +37,9 @@ type Books struct {
 	InFlight       Flight `json:"inFlight"`
 	AttachInFlight Flight `json:"attachInFlight"`
 
-	// MaxInFlightPerVolume is the most publishes and unpublishes that one volume
-	// ever had in flight at once, with at least one of them in a single-node mode:
-	// at most 1 if the caller is correct. MaxInFlightPerVolumeNode is the most for
-	// one volume on one node, in any mode. An unpublish has the mode in which the
-	// volume is published there, or that of the last publish. A call stops to count
-	// when its caller leaves (deadline, cancellation, lost connection).
-	MaxInFlightPerVolume     int `json:"maxInFlightPerVolume"`
-	MaxInFlightPerVolumeNode int `json:"maxInFlightPerVolumeNode"`
-	// VolumesInFlight has the volumes with calls in flight now, and those that
-	// ever had more than one, in any mode. Every other volume had one at most.
+	// VolumesInFlight has the volumes with publishes and unpublishes in flight now, and those that ever had more than one, in
+	// any mode. Every other volume had one at most. A call stops to count when its caller leaves (deadline, cancellation, lost
+	// connection).
 	VolumesInFlight map[string]Flight `json:"volumesInFlight,omitempty"`
 
 	// Violations are the first thousand, ViolationCount is the number of all.
@@ -111,6 +105,14 @@ type Violation struct {
 }
 
 const maxViolations = 1000
+
+// Check returns the violations as one error.
+func (b Books) Check() error {
+	if b.ViolationCount == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %d violations, the first ones: %+v", b.Driver, b.ViolationCount, b.Violations[:min(len(b.Violations), 3)])
+}
 
 // IsAttached reports whether the volume is attached to the node.
 func (b Books) IsAttached(volume, node string) bool {

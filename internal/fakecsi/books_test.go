@@ -85,8 +85,8 @@ func TestBooksCountCallsInFlight(t *testing.T) {
 		turn(t, b, Knobs{ReleaseAll: true})
 		synctest.Wait()
 		bk = b.Books()
-		if len(bk.Running) != 0 || bk.AttachInFlight != (Flight{Max: 4}) || bk.MaxInFlightPerVolume != 1 || len(bk.VolumesInFlight) != 0 {
-			t.Errorf("afterwards: running %d, in flight %+v, per volume %d, %v", len(bk.Running), bk.AttachInFlight, bk.MaxInFlightPerVolume, bk.VolumesInFlight)
+		if len(bk.Running) != 0 || bk.AttachInFlight != (Flight{Max: 4}) || len(bk.VolumesInFlight) != 0 {
+			t.Errorf("afterwards: running %d, in flight %+v, %v", len(bk.Running), bk.AttachInFlight, bk.VolumesInFlight)
 		}
 		if bk.ViolationCount != 0 {
 			t.Errorf("violations: %v", bk.Violations)
@@ -103,8 +103,8 @@ func TestTwoCallsForOneVolumeAtOnceAreAViolation(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		bk := b.Books()
-		if bk.MaxInFlightPerVolume != 2 || bk.VolumesInFlight["v"] != (Flight{Max: 2}) {
-			t.Errorf("per volume %d, of v %+v", bk.MaxInFlightPerVolume, bk.VolumesInFlight["v"])
+		if bk.VolumesInFlight["v"] != (Flight{Max: 2}) {
+			t.Errorf("of v %+v", bk.VolumesInFlight["v"])
 		}
 		if bk.ViolationCount != 1 || bk.Violations[0].Rule != safety.OneCall || bk.Violations[0].Volume != "v" {
 			t.Errorf("violations: %v", bk.Violations)
@@ -125,14 +125,14 @@ func TestCallsForOneMultiNodeVolumeAtOnceAreAViolationOnOneNodeOnly(t *testing.T
 		go unpublish(t.Context(), b, "v", "n5") // where it never was
 		synctest.Wait()
 		bk := b.Books()
-		if bk.ViolationCount != 0 || bk.MaxInFlightPerVolume != 0 || bk.MaxInFlightPerVolumeNode != 1 || bk.VolumesInFlight["v"] != (Flight{Now: 4, Max: 4}) {
-			t.Errorf("different nodes: per volume %d, per node %d, of v %+v, violations %v", bk.MaxInFlightPerVolume, bk.MaxInFlightPerVolumeNode, bk.VolumesInFlight["v"], bk.Violations)
+		if bk.ViolationCount != 0 || bk.VolumesInFlight["v"] != (Flight{Now: 4, Max: 4}) {
+			t.Errorf("different nodes: of v %+v, violations %v", bk.VolumesInFlight["v"], bk.Violations)
 		}
 		go unpublish(t.Context(), b, "v", "n3")
 		synctest.Wait()
 		bk = b.Books()
-		if bk.ViolationCount != 1 || bk.Violations[0].Rule != safety.OneCall || bk.MaxInFlightPerVolumeNode != 2 {
-			t.Errorf("one node: per node %d, violations %v", bk.MaxInFlightPerVolumeNode, bk.Violations)
+		if bk.ViolationCount != 1 || bk.Violations[0].Rule != safety.OneCall {
+			t.Errorf("one node: violations %v", bk.Violations)
 		}
 		turn(t, b, Knobs{ReleaseAll: true})
 		synctest.Wait()
@@ -185,8 +185,8 @@ func TestCallInASingleNodeModeBesideOthersIsAViolation(t *testing.T) {
 			synctest.Wait()
 			bk := b.Books()
 			at := slices.IndexFunc(bk.Violations, func(v Violation) bool { return v.Rule == safety.OneCall })
-			if bk.MaxInFlightPerVolume != 2 || at < 0 {
-				t.Errorf("%s: per volume %d, violations %v", name, bk.MaxInFlightPerVolume, bk.Violations)
+			if bk.VolumesInFlight["v"].Max != 2 || at < 0 {
+				t.Errorf("%s: of v %+v, violations %v", name, bk.VolumesInFlight["v"], bk.Violations)
 			}
 			turn(t, b, Knobs{ReleaseAll: true})
 			synctest.Wait()
@@ -204,8 +204,8 @@ func TestACallThatWasAbandonedIsNotInFlightForItsVolume(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		publish(t.Context(), b, "v", "n1", rwo)
 		bk := b.Books()
-		if bk.MaxInFlightPerVolume != 1 || bk.ViolationCount != 0 {
-			t.Errorf("per volume %d, violations %v", bk.MaxInFlightPerVolume, bk.Violations)
+		if bk.VolumesInFlight["v"].Max > 1 || bk.ViolationCount != 0 {
+			t.Errorf("of v %+v, violations %v", bk.VolumesInFlight["v"], bk.Violations)
 		}
 		if bk.Methods[ControllerPublishVolume].InFlight.Max != 2 {
 			t.Errorf("of publish in flight: %+v", bk.Methods[ControllerPublishVolume].InFlight)
