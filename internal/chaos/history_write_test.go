@@ -30,7 +30,7 @@ func recorded(t *testing.T) (kubernetes.Interface, *proxy, *history) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.close)
+	t.Cleanup(p.Close)
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,8 @@ func TestAWatchIsHeldBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	end := p.hold("volumeattachments")
+	lag := p.Lags["volumeattachments"]
+	lag.Begin()
 	va := testbed.VolumeAttachment{Name: "held-v0-p0.node1", Driver: "d", Node: "node1", PersistentVolume: "held-v0"}.Build()
 	if _, err := vas.Create(t.Context(), va, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -145,7 +146,7 @@ func TestAWatchIsHeldBack(t *testing.T) {
 		t.Errorf("got %v while it is held", e)
 	case <-time.After(100 * time.Millisecond):
 	}
-	end()
+	lag.End()
 	for e := range w.ResultChan() {
 		if got, ok := e.Object.(*storagev1.VolumeAttachment); ok && got.Name == va.Name {
 			break

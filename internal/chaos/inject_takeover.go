@@ -127,8 +127,9 @@ func (i *injector) takeOverStale(ctx context.Context, r, other *replica) (undo, 
 	await(ctx, func() bool { publishing, _ := i.world.history.busy(r.name); return publishing >= inFlight })
 	wait(ctx, seen)
 	_, before := i.world.history.busy(r.name)
-	end := other.proxy.hold("volumeattachments")
-	defer end()
+	lag := other.proxy.Lags["volumeattachments"]
+	lag.Begin()
+	defer lag.End()
 	i.world.timeline.add(other.name, "sees no change of VolumeAttachments")
 	i.world.still.Store(true) // what the next leader still sees should stay wrong
 	defer i.world.still.Store(false)

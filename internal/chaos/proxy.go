@@ -3,22 +3,15 @@ package chaos
 import (
 	"bytes"
 	"context"
-	"encoding/pem"
 	"fmt"
-	"io"
-	"log"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"path"
 	"strings"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
@@ -33,69 +26,27 @@ type trouble struct {
 // proxy is one hub's way to the API server: a gate, and behind it a server that forwards each
 // request, unless a trouble hits it.
 type proxy struct {
-	*testbed.Gate
-	server   *httptest.Server
-	forward  *httputil.ReverseProxy
+	*testbed.APIProxy
 	recorder *recorder
 
 	mu       sync.Mutex // guards all below
 	random   *rand.Rand
 	troubles map[*trouble]bool
 	watches  map[*context.CancelFunc]bool
-	shut     time.Time                // since when nothing passes, now or last
-	opened   time.Time                // when that ended
-	held     map[string]chan struct{} // by resource: closed when its watches go on
+	shut     time.Time // since when nothing passes, now or last
+	opened   time.Time // when that ended
 }
 
 // newProxy starts a proxy and writes a kubeconfig that leads through it. The caller must
 // close it.
 func newProxy(plane *testbed.ControlPlane, kubeconfig string, seed uint64, recorder *recorder) (*proxy, error) {
-	transport, err := rest.TransportFor(anonymous(plane.RESTConfig()))
-	if err != nil {
-		return nil, fmt.Errorf("make proxy: %w", err)
-	}
-	target, err := url.Parse(plane.RESTConfig().Host)
-	if err != nil {
-		return nil, fmt.Errorf("make proxy: %w", err)
-	}
-	recorder.next = transport
-	silent := log.New(io.Discard, "", 0)
-	p := &proxy{random: rand.New(rand.NewPCG(seed, 0)), troubles: map[*trouble]bool{}, watches: map[*context.CancelFunc]bool{}, held: map[string]chan struct{}{}, recorder: recorder}
-	p.forward = &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:     recorder,
-		FlushInterval: -1,
-		// As if the connection had been refused or cut.
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-		ErrorLog:     silent,
-	}
-	p.server = httptest.NewUnstartedServer(p)
-	p.server.EnableHTTP2, p.server.Config.ErrorLog = true, silent
-	p.server.StartTLS()
-	if p.Gate, err = testbed.NewGateTo(p.server.Listener.Addr().String()); err != nil {
-		p.server.Close()
-		return nil, err
-	}
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
-	if err := plane.WriteKubeconfig(kubeconfig, p.Address(), authority); err != nil {
-		p.close()
-		return nil, err
-	}
-	return p, nil
-}
-
-// anonymous returns the config without credentials: each request brings those of its client.
-func anonymous(c *rest.Config) *rest.Config {
-	a := rest.AnonymousClientConfig(c)
-	a.QPS = -1
-	return a
-}
-
-// close cuts all connections and blocks until the proxy serves nothing any more.
-func (p *proxy) close() {
-	p.Gate.Close()
-	p.server.CloseClientConnections()
-	p.server.Close()
+	p := &proxy{random: rand.New(rand.NewPCG(seed, 0)), troubles: map[*trouble]bool{}, watches: map[*context.CancelFunc]bool{}, recorder: recorder}
+	var err error
+	p.APIProxy, err = testbed.NewAPIProxy(plane, kubeconfig, func(direct http.RoundTripper) http.RoundTripper {
+		recorder.next = direct
+		return recorder
+	}, p)
+	return p, err
 }
 
 // begin adds a trouble until the caller calls end.
@@ -130,7 +81,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch t := p.draw(r); t.kind {
 	case APISlow:
 		wait(r.Context(), t.delay)
-		p.forward.ServeHTTP(w, r)
+		p.Forward.ServeHTTP(w, r)
 	case APIConflict:
 		p.recorder.refused(r)
 		refuse(w, http.StatusConflict, metav1.StatusReasonConflict)
@@ -142,10 +93,10 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.recorder.refused(r)
 		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError)
 	case APIAnswerLost:
-		p.forward.ServeHTTP(&discard{header: http.Header{}}, r)
+		p.Forward.ServeHTTP(&discard{header: http.Header{}}, r)
 		panic(http.ErrAbortHandler)
 	default:
-		p.forward.ServeHTTP(w, r)
+		p.Forward.ServeHTTP(w, r)
 	}
 }
 
@@ -182,7 +133,7 @@ func (p *proxy) serveWatch(w http.ResponseWriter, r *http.Request) {
 	if path.Base(r.URL.Path) == "volumeattachments" {
 		p.recorder.history.watched(p.recorder.by)
 	}
-	p.forward.ServeHTTP(&heldWriter{w, p, r.URL.Path, ctx}, r.WithContext(ctx))
+	p.Forward.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // Shut lets nothing through from now on.
@@ -213,48 +164,6 @@ func (p *proxy) left(now time.Time) time.Time {
 		return p.shut
 	}
 	return now
-}
-
-// hold keeps all events of watches of a resource back until the caller calls end.
-func (p *proxy) hold(resource string) (end func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	held := make(chan struct{})
-	p.held[resource] = held
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.held[resource] == held {
-			delete(p.held, resource)
-		}
-		close(held)
-	}
-}
-
-// heldWriter writes the events of a watch when they are not held back.
-type heldWriter struct {
-	http.ResponseWriter
-	proxy *proxy
-	path  string
-	ctx   context.Context // of the request
-}
-
-// Unwrap is what http.ResponseController looks for.
-func (w *heldWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// Write implements io.Writer.
-func (w *heldWriter) Write(b []byte) (int, error) {
-	w.proxy.mu.Lock()
-	held := w.proxy.held[path.Base(w.path)]
-	w.proxy.mu.Unlock()
-	if held != nil {
-		select {
-		case <-held:
-		case <-w.ctx.Done():
-			return 0, w.ctx.Err()
-		}
-	}
-	return w.ResponseWriter.Write(b)
 }
 
 // refuse answers with an error of the API server.

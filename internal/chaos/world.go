@@ -251,7 +251,7 @@ func (w *world) close(ctx context.Context) error {
 	for _, r := range w.hubs {
 		r.kill()
 		r.lives.Wait()
-		r.proxy.close()
+		r.proxy.Close()
 	}
 	if w.volumes != nil {
 		w.volumes.Close()

@@ -80,7 +80,7 @@ func (r *run) caughtUp(ctx context.Context, resource string) error {
 		return nil // there is none yet
 	}
 	what := fmt.Sprintf("the newest of the %s has passed to the %s", resource, r.successor().name)
-	return waitUntil(ctx, what, func() bool { return r.successor().proxy.lags[resource].has(version) })
+	return waitUntil(ctx, what, func() bool { return r.successor().proxy.Lags[resource].Has(version) })
 }
 
 // touch changes a VolumeAttachment that no hub serves. A hub that has taken over removes finalizers from

@@ -82,7 +82,7 @@ func (p *process) close() {
 	for _, d := range p.drivers {
 		d.Server.Crash()
 	}
-	if p.proxy != nil {
-		p.proxy.close()
+	if p.proxy != nil && p.proxy.APIProxy != nil {
+		p.proxy.Close()
 	}
 }

@@ -3,19 +3,14 @@ package crash
 import (
 	"bytes"
 	"context"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
@@ -27,81 +22,22 @@ var Resources = []string{"volumeattachments", "persistentvolumes", "csinodes"}
 // their drivers where the holder changes. Events are left out: nobody's decision depends on them. Requests for leases
 // wait until the process may compete.
 type proxy struct {
-	server  *httptest.Server
-	forward *httputil.ReverseProxy
+	*testbed.APIProxy
 	tapes   map[string]*tape // by the key of the case
-	lags    map[string]*lag  // by resource
 	compete chan struct{}    // closed when requests for leases may pass
 }
 
 // newProxy starts a proxy and writes a kubeconfig that leads through it. The caller must close it.
 func newProxy(plane *testbed.ControlPlane, kubeconfig string, tapes map[string]*tape) (*proxy, error) {
-	direct := rest.AnonymousClientConfig(plane.RESTConfig()) // each request brings the credentials of its client
-	direct.QPS = -1
-	transport, err := rest.TransportFor(direct)
-	if err != nil {
-		return nil, fmt.Errorf("make proxy: %w", err)
-	}
-	target, err := url.Parse(plane.RESTConfig().Host)
-	if err != nil {
-		return nil, fmt.Errorf("make proxy: %w", err)
-	}
-	p := &proxy{tapes: tapes, lags: map[string]*lag{}, compete: make(chan struct{})}
-	for _, r := range Resources {
-		p.lags[r] = newLag()
-	}
-	silent := log.New(io.Discard, "", 0)
-	p.forward = &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:      transport,
-		FlushInterval:  -1,
-		ModifyResponse: p.delay,
-		// As if the connection had been cut.
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-		ErrorLog:     silent,
-	}
-	p.server = httptest.NewUnstartedServer(p)
-	p.server.EnableHTTP2, p.server.Config.ErrorLog = true, silent
-	p.server.StartTLS()
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
-	if err := plane.WriteKubeconfig(kubeconfig, p.server.Listener.Addr().String(), authority); err != nil {
-		p.close()
-		return nil, err
-	}
-	return p, nil
-}
-
-func (p *proxy) close() {
-	for _, l := range p.lags {
-		l.end()
-	}
-	p.server.CloseClientConnections()
-	p.server.Close()
-}
-
-// delay lets the objects of a resource pass through its lag.
-func (p *proxy) delay(r *http.Response) error {
-	resource, _, _ := object(r.Request.URL.Path)
-	if l := p.lags[resource]; l != nil && r.Request.Method == http.MethodGet {
-		r.Body = l.through(r.Body, r.Request.URL.Query().Get("watch") != "")
-	}
-	return nil
-}
-
-// object returns what a path names: the resource, the name of an object, which may be empty, and a subresource.
-func object(path string) (resource, name, sub string) {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	parts = parts[min(len(parts), map[string]int{"api": 2, "apis": 3}[parts[0]]):] // without group and version
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		parts = parts[2:]
-	}
-	parts = append(parts, "", "", "")
-	return parts[0], parts[1], parts[2]
+	p := &proxy{tapes: tapes, compete: make(chan struct{})}
+	var err error
+	p.APIProxy, err = testbed.NewAPIProxy(plane, kubeconfig, func(direct http.RoundTripper) http.RoundTripper { return direct }, p)
+	return p, err
 }
 
 // ServeHTTP implements http.Handler.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	resource, name, sub := object(r.URL.Path)
+	resource, name, sub := testbed.APIObject(r.URL.Path)
 	if resource == "leases" {
 		select {
 		case <-p.compete:
@@ -111,13 +47,13 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	step, t := p.step(r, resource, name, sub)
 	if t == nil {
-		p.forward.ServeHTTP(w, r)
+		p.Forward.ServeHTTP(w, r)
 		return
 	}
 	answer := httptest.NewRecorder()
 	err := t.pass(r.Context(), step, false, func() {
 		// The write takes effect even if the process is killed meanwhile, and is known to have.
-		p.forward.ServeHTTP(answer, r.WithContext(context.WithoutCancel(r.Context())))
+		p.Forward.ServeHTTP(answer, r.WithContext(context.WithoutCancel(r.Context())))
 		if answer.Code < 300 && resource == "volumeattachments" {
 			t.saved(name, map[string]string{"status": publish, "": unpublish}[sub])
 		}
@@ -141,7 +77,7 @@ func (p *proxy) step(r *http.Request, resource, name, sub string) (string, *tape
 	if resource == "leases" {
 		return p.leaseStep(r)
 	}
-	if p.lags[resource] == nil {
+	if p.Lags[resource] == nil {
 		return "", nil
 	}
 	key, own := keyOf(name)

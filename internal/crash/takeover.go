@@ -9,7 +9,7 @@ import (
 func (r *run) lagAround(ctx context.Context, do func(context.Context, *trial) error) error {
 	resource := r.Lag.Resource
 	if resource != "" && !r.Lag.Late {
-		r.successor().proxy.lags[resource].begin()
+		r.successor().proxy.Lags[resource].Begin()
 	}
 	if err := r.each(ctx, do); err != nil || !r.Lag.Late {
 		return err
@@ -17,7 +17,7 @@ func (r *run) lagAround(ctx context.Context, do func(context.Context, *trial) er
 	if err := r.caughtUp(ctx, resource); err != nil {
 		return err
 	}
-	r.successor().proxy.lags[resource].begin()
+	r.successor().proxy.Lags[resource].Begin()
 	return nil
 }
 
@@ -49,6 +49,6 @@ func (r *run) takeOver(ctx context.Context) error {
 		return err
 	}
 	time.Sleep(lagTime)
-	r.successor().proxy.lags[r.Lag.Resource].end()
+	r.successor().proxy.Lags[r.Lag.Resource].End()
 	return nil
 }
