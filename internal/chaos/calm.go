@@ -25,7 +25,7 @@ func Calm(ctx context.Context, o Options, l CalmLoad, act func(context.Context, 
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	// Without a timeline and lists of calls, the memory of this process does not grow with the run.
+	// Without a history the memory of this process does not grow with the run.
 	calm := load{volumes: l.Volumes, latency: fakecsi.Latency{Base: l.Latency}, early: earlyMoves, defaults: "{retry: {max: 5s}, drift: {interval: 1s}}"}
 	return carryOut(ctx, o, calm, func(ctx context.Context, r *run) error { return r.calm(ctx, act) })
 }

@@ -117,6 +117,7 @@ type history struct {
 	running    map[string]*call
 	lacks      []lack // all of the run
 	now        record
+	lines      []line // what has happened, for people
 }
 
 // openHistory makes the file. The caller must close the history.

@@ -81,14 +81,14 @@ func (i *injector) stopPlane(ctx context.Context, f Fault) (undo, error) {
 	} else if err := plane.StopAPIServer(ctx); err != nil {
 		return nil, err
 	}
-	i.world.timeline.add("", "the API server is stopped")
+	i.world.history.add("", "the API server is stopped")
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, planeTime, errors.New("it does not start"))
 		defer cancel()
 		if err := plane.StartAgain(ctx); err != nil {
 			return fmt.Errorf("start the API server again: %w", err)
 		}
-		i.world.timeline.add("", "the API server is ready")
+		i.world.history.add("", "the API server is ready")
 		return nil
 	}, nil
 }

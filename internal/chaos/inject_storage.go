@@ -76,7 +76,7 @@ func (i *injector) beginStorage(ctx context.Context, f Fault) (undo, error) {
 			return nil, nil
 		}
 		lost := there[random.IntN(len(there))]
-		i.world.timeline.add(lost.Volume, "storage loses it on %s", lost.Node)
+		i.world.history.add(lost.Volume, "storage loses it on %s", lost.Node)
 		return nothing, s.Backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{lost}})
 	}
 	return i.gain(s, f)
@@ -108,7 +108,7 @@ func (i *injector) gain(s *storage, f Fault) (undo, error) {
 		return nil, nil
 	}
 	gained := fakecsi.VolumeNode{Volume: free[random.IntN(len(free))], Node: testbed.NodeID(i.world.Nodes[random.IntN(nodeCount)])}
-	i.world.timeline.add(gained.Volume, "storage attaches it to %s on its own", gained.Node)
+	i.world.history.add(gained.Volume, "storage attaches it to %s on its own", gained.Node)
 	return func(context.Context) error { return i.world.loseForeign(s, gained) },
 		s.Backend.Set(fakecsi.Knobs{GainAttachments: []fakecsi.VolumeNode{gained}})
 }
@@ -118,7 +118,7 @@ func (w *world) loseForeign(s *storage, gained fakecsi.VolumeNode) error {
 	if !slices.Contains(s.foreign(), gained) {
 		return nil
 	}
-	w.timeline.add(gained.Volume, "storage lets go of it on %s", gained.Node)
+	w.history.add(gained.Volume, "storage lets go of it on %s", gained.Node)
 	return s.Backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{gained}})
 }
 

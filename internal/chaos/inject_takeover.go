@@ -130,7 +130,7 @@ func (i *injector) takeOverStale(ctx context.Context, r, other *replica) (undo, 
 	lag := other.proxy.Lags["volumeattachments"]
 	lag.Begin()
 	defer lag.End()
-	i.world.timeline.add(other.name, "sees no change of VolumeAttachments")
+	i.world.history.add(other.name, "sees no change of VolumeAttachments")
 	i.world.still.Store(true) // what the next leader still sees should stay wrong
 	defer i.world.still.Store(false)
 	await(ctx, func() bool { _, now := i.world.history.busy(r.name); return now >= before+done })
@@ -151,7 +151,7 @@ func (i *injector) takeOverStale(ctx context.Context, r, other *replica) (undo, 
 		return nil, nil
 	}
 	wait(ctx, staleFor)
-	i.world.timeline.add(other.name, "sees changes of VolumeAttachments again")
+	i.world.history.add(other.name, "sees changes of VolumeAttachments again")
 	return back, nil
 }
 

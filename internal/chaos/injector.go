@@ -53,7 +53,7 @@ func (i *injector) run(ctx context.Context, s Stretch) error {
 
 // carryOut begins one fault and blocks until it is over.
 func (i *injector) carryOut(ctx context.Context, f Fault, healing <-chan struct{}) error {
-	i.world.timeline.add(i.about(f), "FAULT %s", f)
+	i.world.history.add(i.about(f), "FAULT %s", f)
 	back, err := i.begin(ctx, f)
 	if err != nil || back == nil {
 		return err
@@ -69,7 +69,7 @@ func (i *injector) carryOut(ctx context.Context, f Fault, healing <-chan struct{
 	case <-healing:
 	case <-ctx.Done():
 	}
-	i.world.timeline.add(i.about(f), "end of %s", f)
+	i.world.history.add(i.about(f), "end of %s", f)
 	return back(ctx)
 }
 
@@ -96,7 +96,7 @@ var scopes = func() map[Kind]scope {
 	return m
 }()
 
-// about returns the volume, driver or hub that a fault hits, for the timeline; empty: everything.
+// about returns the volume, driver or hub that a fault hits, for the history; empty: everything.
 func (i *injector) about(f Fault) string {
 	w := i.world
 	switch scopes[f.Kind] {

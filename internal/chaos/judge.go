@@ -26,14 +26,21 @@ type brokenRule struct {
 	text string
 }
 
-// judgeHistory checks what was recorded since the last check, and forgets it.
-func (w *world) judgeHistory() []Finding {
+// judgeHistory checks what was recorded since the last check, and forgets it. It returns the findings with those of an audit,
+// which get their part of the history.
+func (w *world) judgeHistory(found []Finding) []Finding {
 	if w.history == nil {
-		return nil
+		return found
 	}
 	before, now := w.tail, w.history.take()
 	w.tail = joined(before, now).tail()
-	var found []Finding
+	for i, f := range found {
+		at := now.to
+		if !f.at.IsZero() {
+			at = w.history.moment(f.at)
+		}
+		found[i].lines = w.linesAround(now, place{Driver: w.driverOf(f.About), Volume: f.About}, at)
+	}
 	for _, b := range slices.Concat(acts(before, now), moments(before, now)) {
 		found = append(found, Finding{About: cmp.Or(b.in.Volume, b.in.Driver), Text: b.text, at: w.history.time(b.at), lines: w.linesAround(now, b.in, b.at)})
 	}

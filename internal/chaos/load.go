@@ -19,7 +19,7 @@ type load struct {
 	hubFlags []string
 	// verbosity is that of the hubs' logs.
 	verbosity int
-	timeline  bool // keep a timeline and lists of calls: memory grows with the run
+	history   bool // keep a history: memory grows with the run
 	early     int  // one of so many moves deletes its VolumeAttachment at once; 0: none
 }
 
@@ -27,7 +27,7 @@ type load struct {
 // end. Calls take 2 s at most, which fits into a lease.
 func faultyLoad() load {
 	return load{
-		volumes: len(sorts), linger: 400 * time.Millisecond, timeline: true, verbosity: 2,
+		volumes: len(sorts), linger: 400 * time.Millisecond, history: true, verbosity: 2,
 		latency:  fakecsi.Latency{Base: 10 * time.Millisecond, Jitter: 80 * time.Millisecond},
 		defaults: "{retry: {initial: 100ms, max: 1s}, drift: {interval: 1s}, probe: {interval: 1s}}",
 		// A driver has fewer workers than pods, so that work waits at times.

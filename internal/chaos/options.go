@@ -25,7 +25,6 @@ type Options struct {
 	// 90 s.
 	QuietWithin time.Duration
 	// History is the file that gets the history, one event a line, as JSON; empty means history.jsonl in Dir.
-	// Porcupine's pages about parts of it that are not legal are written beside it.
 	History string
 	// Out gets a line for each stretch; nil: no lines.
 	Out io.Writer

@@ -178,7 +178,7 @@ func (p *pod) ask(ctx context.Context, node string) (asked, error) {
 	}
 	now := asked{node, made.UID}
 	p.set(func() { p.asked = now })
-	p.world.timeline.add(p.volume.name, "%s asks for it on %s", p.name, node)
+	p.world.history.add(p.volume.name, "%s asks for it on %s", p.name, node)
 	return now, nil
 }
 
@@ -208,7 +208,7 @@ func (p *pod) guarded(ctx context.Context, a asked) bool {
 // leave deletes a VolumeAttachment and blocks until it is gone.
 func (p *pod) leave(ctx context.Context, a asked) error {
 	p.set(func() { p.asked = asked{} })
-	p.world.timeline.add(p.volume.name, "%s leaves %s", p.name, a.node)
+	p.world.history.add(p.volume.name, "%s leaves %s", p.name, a.node)
 	return p.world.Cluster.Detach(ctx, p.world.Attachments, p.attachment(a.node).Name, a.uid)
 }
 

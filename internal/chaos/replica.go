@@ -80,7 +80,7 @@ func (r *replica) start(ctx context.Context) error {
 	r.process = p
 	name := r.world.named(r.name, p.PID())
 	r.last.Store(&name)
-	r.world.timeline.add(r.name, "is started, pid %d", p.PID())
+	r.world.history.add(r.name, "is started, pid %d", p.PID())
 	began := time.Now()
 	r.lives.Go(func() {
 		<-p.Done()
@@ -108,7 +108,7 @@ func (r *replica) ended(ctx context.Context, p *testbed.Hub, couldNotRead func()
 		r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it ended by itself, exit code %d:\n%s", p.ExitCode(), p.LastLines(20))})
 		return
 	}
-	r.world.timeline.add(r.name, "could not read drivers.yaml and has ended")
+	r.world.history.add(r.name, "could not read drivers.yaml and has ended")
 	for _, whole := r.world.config.state(); !whole && ctx.Err() == nil; _, whole = r.world.config.state() {
 		wait(ctx, 100*time.Millisecond)
 	}
@@ -139,7 +139,7 @@ func (r *replica) kill() bool {
 	if p == nil {
 		return false
 	}
-	r.world.timeline.add(r.name, "is killed")
+	r.world.history.add(r.name, "is killed")
 	p.Kill()
 	r.forget(p)
 	return true
@@ -152,11 +152,11 @@ func (r *replica) stop(ctx context.Context) bool {
 	if p == nil {
 		return false
 	}
-	r.world.timeline.add(r.name, "is asked to end")
+	r.world.history.add(r.name, "is asked to end")
 	if err := p.Stop(ctx, stopGrace); err != nil && ctx.Err() == nil && !r.wasKilled(p) && r.hasBegun(p) {
 		r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it did not end as it should after SIGTERM: %v", err)})
 	}
-	r.world.timeline.add(r.name, "has ended")
+	r.world.history.add(r.name, "has ended")
 	r.forget(p)
 	return true
 }
@@ -182,6 +182,6 @@ func (r *replica) signal(what string, send func(*testbed.Process) error) (bool, 
 	if r.process == nil {
 		return false, nil
 	}
-	r.world.timeline.add(r.name, "%s", what)
+	r.world.history.add(r.name, "%s", what)
 	return true, send(r.process.Process)
 }

@@ -20,7 +20,7 @@ type Report struct {
 	Took      time.Duration  `json:"took"`
 	Samples   []Sample       `json:"samples"`
 	Findings  []Finding      `json:"findings"`
-	// History is the end of the timeline of what the first finding is about.
+	// History is the end of the history of what the first finding is about.
 	History []string `json:"history,omitempty"`
 }
 

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -92,7 +91,7 @@ func (r *run) run(ctx context.Context) error {
 // stretch carries out one stretch and audits after it.
 func (r *run) stretch(ctx context.Context, p planner, s Stretch) error {
 	before, began := r.injector.carriedOut(), time.Now()
-	r.timeline.add("", "STRETCH %d: %d hubs, hasty %v", s.Number, s.Hubs, s.Hasty)
+	r.history.add("", "STRETCH %d: %d hubs, hasty %v", s.Number, s.Hubs, s.Hasty)
 	for i, h := range r.hubs {
 		if i >= s.Hubs {
 			h.stop(ctx)
@@ -132,7 +131,7 @@ func (r *run) quiet(ctx context.Context) error {
 	if err := r.heal(ctx); err != nil {
 		return err
 	}
-	r.timeline.add("", "all is healed")
+	r.history.add("", "all is healed")
 	return r.settle(ctx)
 }
 
@@ -140,7 +139,7 @@ func (r *run) quiet(ctx context.Context) error {
 // report and returns errDoesNotHold.
 func (r *run) settle(ctx context.Context) error {
 	found, err := r.awaitQuiet(ctx)
-	found = append(found, r.judgeHistory()...)
+	found = r.judgeHistory(found)
 	r.report.Findings = append(r.report.Findings, found...)
 	if err = errors.Join(err, ctx.Err()); err == nil && len(found) > 0 {
 		err = errDoesNotHold
@@ -166,7 +165,7 @@ func (r *run) measure(ctx context.Context, stretch int) error {
 // finish removes everything that pods asked for, and checks that nothing is left.
 func (r *run) finish(ctx context.Context) error {
 	r.report.Findings = append(r.report.Findings, grown(r.report.Samples)...)
-	r.timeline.add("", "everything goes")
+	r.history.add("", "everything goes")
 	if err := r.clear(ctx); err != nil {
 		r.report.Findings = append(r.report.Findings, Finding{Text: err.Error()})
 		return nil
@@ -219,20 +218,18 @@ func (r *run) conclude() {
 		report.Calls += b.Methods[fakecsi.ControllerPublishVolume].Begun + b.Methods[fakecsi.ControllerUnpublishVolume].Begun
 	}
 	if !report.Held() {
-		report.History = r.history(report.Findings[0])
+		report.History = r.story(report.Findings[0])
 	}
 }
 
-// history returns the end of the timeline of what a finding is about: the volume with its driver, the
+// story returns the end of the history of what a finding is about: the volume with its driver, the
 // hubs, and what concerns everything.
-func (r *run) history(f Finding) []string {
+func (r *run) story(f Finding) []string {
 	names := []string{f.About}
-	calls := slices.Clone(f.lines)
 	for _, s := range r.storages {
 		for _, v := range r.all {
 			if v.name == f.About && v.storage == s {
 				names = append(names, s.Name)
-				calls = append(calls, callsOf(s.Backend.Books(), v.name)...)
 			}
 		}
 	}
@@ -244,7 +241,7 @@ func (r *run) history(f Finding) []string {
 		until = time.Now()
 	}
 	var lines []string
-	for _, l := range r.timeline.last(historyLines, until, calls, names...) {
+	for _, l := range r.history.last(historyLines, until, f.lines, names...) {
 		lines = append(lines, strings.TrimSpace(l.String()))
 	}
 	return lines

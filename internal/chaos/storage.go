@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -55,20 +54,4 @@ func (s *storage) attached(is func(fakecsi.Attachment) bool) []fakecsi.VolumeNod
 		return slices.Compare([]string{x.Volume, x.Node}, []string{y.Volume, y.Node})
 	})
 	return found
-}
-
-// callsOf returns the calls for a volume as lines of a timeline.
-func callsOf(b fakecsi.Books, volume string) []line {
-	var lines []line
-	for _, c := range slices.Concat(b.Calls, b.Running) {
-		if c.Volume != volume {
-			continue
-		}
-		end := "still running"
-		if !c.End.IsZero() {
-			end = fmt.Sprintf("%s after %v, changed %v, abandoned %v %s", c.Code, c.End.Sub(c.Start).Round(time.Millisecond), c.Changed, c.Abandoned, c.Error)
-		}
-		lines = append(lines, line{at: c.Start, about: volume, text: fmt.Sprintf("call %d %s on %s: %s", c.ID, c.Method, c.Node, end)})
-	}
-	return lines
 }

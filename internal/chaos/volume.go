@@ -60,7 +60,7 @@ func (v *volume) remove(ctx context.Context) error {
 	if err != nil || was == "" {
 		return err
 	}
-	v.world.timeline.add(v.name, "PersistentVolume is deleted")
+	v.world.history.add(v.name, "PersistentVolume is deleted")
 	// A watch may be a minute behind after an outage of the API server, so this asks the server.
 	return testbed.Insist(ctx, "see the end of "+v.object().String(), func(ctx context.Context) error {
 		pv, err := client.Get(ctx, v.name, metav1.GetOptions{})
@@ -84,7 +84,7 @@ func (v *volume) replace(ctx context.Context) error {
 
 // vanish deletes the PersistentVolume and removes its finalizers.
 func (v *volume) vanish(ctx context.Context) error {
-	v.world.timeline.add(v.name, "PersistentVolume vanishes")
+	v.world.history.add(v.name, "PersistentVolume vanishes")
 	client := v.world.client.CoreV1().PersistentVolumes()
 	return testbed.Insist(ctx, "take away "+v.object().String(), func(ctx context.Context) error {
 		if err := client.Delete(ctx, v.name, metav1.DeleteOptions{}); apierrors.IsNotFound(err) {

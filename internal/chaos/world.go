@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,7 +29,6 @@ type world struct {
 	*testbed.World // nil if its start has failed
 	options        Options
 	load           load
-	timeline       *timeline
 	history        *history
 	tail           record               // what the next check of the history builds on
 	client         kubernetes.Interface // not behind a proxy
@@ -81,10 +79,7 @@ func newWorld(ctx context.Context, o Options, l load) (*world, error) {
 
 // start starts everything but the hubs.
 func (w *world) start(ctx context.Context) (err error) {
-	if w.load.timeline {
-		if w.timeline, err = openTimeline(filepath.Join(w.options.Dir, "timeline.log")); err != nil {
-			return err
-		}
+	if w.load.history {
 		if w.history, err = openHistory(w.options.History, w.processName); err != nil {
 			return err
 		}
@@ -97,7 +92,7 @@ func (w *world) start(ctx context.Context) (err error) {
 		o.Nodes = append(o.Nodes, fmt.Sprintf("node%d", i))
 	}
 	for i := range w.options.Drivers {
-		d := fakecsi.Options{Name: fmt.Sprintf("chaos-d%d", i), CountersOnly: !w.load.timeline}
+		d := fakecsi.Options{Name: fmt.Sprintf("chaos-d%d", i), CountersOnly: true}
 		if w.history != nil {
 			d.Observe = w.history.saw
 		}
@@ -148,8 +143,8 @@ func (w *world) saw(was, now *storagev1.VolumeAttachment) {
 	}
 	name, _, _ := strings.Cut(va.Name, ".")
 	if p := w.podByName[name]; p != nil {
-		if w.timeline != nil {
-			w.timeline.add(p.volume.name, "%s", describe(was, now))
+		if w.history != nil {
+			w.history.add(p.volume.name, "%s", describe(was, now))
 		}
 		p.nudge()
 	}
@@ -197,7 +192,7 @@ func (w *world) find(f Finding) {
 	w.mu.Lock()
 	w.findings = append(w.findings, f)
 	w.mu.Unlock()
-	w.timeline.add(f.About, "DOES NOT HOLD: %s", f.Text)
+	w.history.add(f.About, "DOES NOT HOLD: %s", f.Text)
 	w.wake()
 }
 
@@ -260,5 +255,5 @@ func (w *world) close(ctx context.Context) error {
 	if w.World != nil {
 		err = w.Stop(ctx)
 	}
-	return errors.Join(err, w.timeline.close(), w.history.close())
+	return errors.Join(err, w.history.close())
 }

@@ -1,25 +1,14 @@
 package chaos
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
-	"sync"
 	"time"
 )
 
-// timeline keeps what has happened, in order, in memory and in a file. A nil timeline keeps nothing.
-type timeline struct {
-	mu    sync.Mutex // guards all below
-	file  *os.File
-	out   *bufio.Writer
-	lines []line
-}
-
-// line is one entry of a timeline.
+// line is one entry of a history for people.
 type line struct {
 	at    time.Time
 	about string // a volume, a driver or a hub; empty: everything
@@ -39,53 +28,32 @@ func (l line) String() string {
 	return fmt.Sprintf("%s %s: %s", l.at.Format(clock), cmp.Or(l.about, "all"), text)
 }
 
-// openTimeline makes the file. The caller must close the timeline.
-func openTimeline(path string) (*timeline, error) {
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, fmt.Errorf("make timeline: %w", err)
-	}
-	return &timeline{file: file, out: bufio.NewWriter(file)}, nil
-}
-
-func (t *timeline) close() error {
-	if t == nil {
-		return nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err := t.out.Flush(); err != nil {
-		return fmt.Errorf("write timeline: %w", err)
-	}
-	return t.file.Close()
-}
-
 // add adds a line about a volume, a driver, a hub, or everything.
-func (t *timeline) add(about, format string, args ...any) {
-	if t == nil {
+func (h *history) add(about, format string, args ...any) {
+	if h == nil {
 		return
 	}
 	l := line{at: time.Now(), about: about, text: fmt.Sprintf(format, args...)}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lines = append(t.lines, l)
-	fmt.Fprintln(t.out, l) // close returns the error
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines = append(h.lines, l)
+	h.print("line", l.String())
 }
 
 // last returns the last n lines until a time: those about any of the names or everything, merged with
 // more. It leaves out a line that repeats one shortly before it.
-func (t *timeline) last(n int, until time.Time, more []line, about ...string) []line {
+func (h *history) last(n int, until time.Time, more []line, about ...string) []line {
 	found := slices.Clone(more)
-	if t == nil {
+	if h == nil {
 		return found
 	}
-	t.mu.Lock()
-	for _, l := range t.lines {
+	h.mu.Lock()
+	for _, l := range h.lines {
 		if l.about == "" || slices.Contains(about, l.about) {
 			found = append(found, l)
 		}
 	}
-	t.mu.Unlock()
+	h.mu.Unlock()
 	slices.SortStableFunc(found, func(x, y line) int { return x.at.Compare(y.at) })
 	var told []line
 	said := map[string]int{} // index of its last line, by text without numbers
