@@ -105,9 +105,9 @@ func (d drifts) Dangling(found *drift.Dangling, kept string) {
 	if kept != "" {
 		action, end = registry.UnexpectedReport, "not detaching it there because "+kept
 	}
-	id := volume.Identity{Node: found.Node(), PersistentVolume: found.Volume().Name}
+	id := volume.Identity{Node: found.Nodes[0], PersistentVolume: found.Volumes[0].Name}
 	l.counters.metrics.Drift("unexpected", string(action))
-	l.events.dangling(found.Volume(), record.Target, id.Node, end)
+	l.events.dangling(found.Volumes[0], record.Target, id.Node, end)
 	l.log.line(l.unownedLogger(volume.Unowned{Publication: volume.Publication{Record: record}, FormerOwner: id}), true,
 		"The driver reports the volume on a node where no VolumeAttachment asks for it", "kind", "unexpected", "action", action, "kept", kept)
 	if kept == "" {
@@ -120,8 +120,8 @@ func (d drifts) reported() []status.UnownedPublication {
 	var views []status.UnownedPublication
 	for _, r := range d.l.drift.Reported() {
 		at := r.Record().Target
-		views = append(views, status.UnownedPublication{VolumeHandle: at.VolumeHandle, NodeID: at.NodeID, Node: r.Node(),
-			PersistentVolume: r.Volume().Name, Since: r.Since, LastError: r.Kept, Listed: true, ReportOnly: true})
+		views = append(views, status.UnownedPublication{VolumeHandle: at.VolumeHandle, NodeID: at.NodeID, Node: r.Nodes[0],
+			PersistentVolume: r.Volumes[0].Name, Since: r.Since, LastError: r.Kept, Listed: true, ReportOnly: true})
 	}
 	return views
 }

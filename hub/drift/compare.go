@@ -39,11 +39,12 @@ func (w *Watch) compare(ctx context.Context, l listing) {
 			vas[va.UID], missing = va, append(missing, va.UID)
 		}
 	}
-	w.missing = w.missing.next(missing)
+	w.missing = next(w.missing, missing)
 	for uid, n := range w.missing {
-		if n.listings >= 2 {
-			w.Actions.Missing(vas[uid], !n.reported)
-			n.listings, n.reported = 0, true // an attach since then counts anew
+		if n%2 == 0 { // an attach since the last time counts anew
+			w.Actions.Missing(vas[uid], n == 2)
+		} else {
+			w.confirm = true
 		}
 	}
 }

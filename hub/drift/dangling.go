@@ -21,15 +21,9 @@ type Dangling struct {
 	Facts
 }
 
-// Volume returns the PersistentVolume, which WhyKept makes sure of.
-func (d *Dangling) Volume() *attach.Volume { return d.Volumes[0] }
-
-// Node returns the name of the Kubernetes node.
-func (d *Dangling) Node() string { return d.Nodes[0] }
-
-// Record returns the record of the publication.
+// Record returns the record of the publication. There is a PersistentVolume.
 func (d *Dangling) Record() attach.Record {
-	v := d.Volume()
+	v := d.Volumes[0]
 	return attach.Record{Target: attach.Target{VolumeHandle: v.Handle, NodeID: d.Listed.NodeID}, SecretRef: v.SecretRef, SecretKnown: true, Nodes: v.Nodes}
 }
 
@@ -47,7 +41,7 @@ func (w *Watch) Reported() []Reported {
 	all := slices.Collect(maps.Values(w.reported))
 	w.mu.Unlock()
 	return slices.DeleteFunc(all, func(r Reported) bool {
-		return slices.ContainsFunc(w.Cluster.AttachmentsOfVolume(r.Volume().Name), func(va *storagev1.VolumeAttachment) bool {
+		return slices.ContainsFunc(w.Cluster.AttachmentsOfVolume(r.Volumes[0].Name), func(va *storagev1.VolumeAttachment) bool {
 			return slices.Contains(r.Nodes, va.Spec.NodeName)
 		})
 	})
@@ -56,16 +50,17 @@ func (w *Watch) Reported() []Reported {
 // actOnDangling acts on what a listing shows on nodes of this cluster where no VolumeAttachment asks for it.
 func (w *Watch) actOnDangling(ctx context.Context, l listing) {
 	found := map[attach.Target]*Dangling{}
-	for _, d := range w.facts(ctx, l, w.unnoted(l)) {
+	for _, d := range w.facts(ctx, l, w.unclaimed(l)) {
 		if _, dangling := WhyKept(d.Facts); dangling {
 			found[d.Listed] = d
 		}
 	}
-	w.dangling = w.dangling.next(slices.Collect(maps.Keys(found)))
+	w.dangling = next(w.dangling, slices.Collect(maps.Keys(found)))
 	round := w.Nodes.Round() // each Node is read once, and not for each volume
 	reported, acts := map[attach.Target]Reported{}, map[attach.Target]string{}
 	for at, n := range w.dangling {
-		if n.listings < 2 {
+		if n < 2 {
+			w.confirm = true
 			continue
 		}
 		d, kept := found[at], w.whyKept(ctx, round, found[at])
@@ -96,6 +91,7 @@ func (w *Watch) WhyKeptNow(ctx context.Context, target attach.Target) string {
 	l := listing{driver: w.Driver(), after: w.View.Attachments(), changed: func(attach.Target) bool { return false }} // the detach itself
 	at := attach.Target{VolumeHandle: l.driver.ListedHandle(target.VolumeHandle, target.NodeID), NodeID: target.NodeID}
 	l.published = csiclient.Published{at.VolumeHandle: {IDs: []string{at.NodeID}, Unknown: true}} // also elsewhere, perhaps
+	w.findClaimants(&l)
 	return w.whyKept(ctx, w.Nodes.Round(), w.facts(ctx, l, []attach.Target{at})[0])
 }
 
@@ -118,22 +114,15 @@ func (w *Watch) whyKept(ctx context.Context, round uint64, d *Dangling) string {
 	return why
 }
 
-// unnoted returns the targets on nodes of this cluster that a listing has and no VolumeAttachment notes.
-func (w *Watch) unnoted(l listing) []attach.Target {
+// unclaimed returns the targets on nodes of this cluster that a listing has and no VolumeAttachment surely asks for.
+func (w *Watch) unclaimed(l listing) []attach.Target {
 	if !l.driver.Capabilities.PublishUnpublish || l.driver.NoAttach { // nobody has to ask for a volume
 		return nil
 	}
-	noted := make(map[attach.Target]bool, len(l.after))
-	for _, va := range l.after {
-		if isOver := va.DeletionTimestamp != nil && !isGuarded(va); !isOver {
-			noted[attach.NotedTarget(va)] = true
-		}
-	}
-	nodes := w.Cluster.NodesOfDriver(l.driver.Name)
 	var targets []attach.Target
 	for handle, published := range l.published {
 		for _, nodeID := range published.IDs {
-			if at := (attach.Target{VolumeHandle: handle, NodeID: nodeID}); len(nodes[nodeID]) > 0 && !noted[at] {
+			if at := (attach.Target{VolumeHandle: handle, NodeID: nodeID}); len(l.nodes[nodeID]) > 0 && !l.claimed[at] {
 				targets = append(targets, at)
 			}
 		}
@@ -152,10 +141,10 @@ func (w *Watch) facts(ctx context.Context, l listing, targets []attach.Target) [
 		return nil
 	}
 	knowsAll, err := w.View.KnowsAll(ctx)
-	nodes, action := w.Cluster.NodesOfDriver(l.driver.Name), w.Settings().Unexpected
 	found, byKey := make([]*Dangling, len(targets)), map[string][]*Dangling{}
 	for i, at := range targets {
-		found[i] = &Dangling{at, Facts{Unasked: l.driver.NoAttach, Nodes: slices.Sorted(slices.Values(nodes[at.NodeID])), Partial: err != nil || !knowsAll, Action: action}}
+		found[i] = &Dangling{at, Facts{Unasked: l.driver.NoAttach, Nodes: slices.Sorted(slices.Values(l.nodes[at.NodeID])),
+			Partial: err != nil || !knowsAll, Action: w.Settings().Unexpected}}
 		key := l.driver.HandleKey(at.VolumeHandle)
 		byKey[key] = append(byKey[key], found[i])
 	}
@@ -166,59 +155,56 @@ func (w *Watch) facts(ctx context.Context, l listing, targets []attach.Target) [
 			}
 		}
 	}
-	claimants := w.claimants(l)
 	for _, d := range found {
 		if !slices.ContainsFunc(d.Volumes, func(v *attach.Volume) bool { return v.Driver == l.driver.Name }) {
 			d.Volumes = nil
 		}
 		if len(d.Volumes) == 1 {
 			d.Changed = l.changed(d.Record().Target)
-			w.findClaimant(l, d, slices.Concat(claimants[d.Listed.NodeID], claimants[""]))
+			w.findClaimant(l, d)
 		}
 	}
 	return found
 }
 
-// claimants returns the driver's VolumeAttachments, also those that are gone since the first page, by the node IDs at which they may
-// have a volume attached, or get one; "": at any. They may at that noted, and at that of their node.
-func (w *Watch) claimants(l listing) map[string][]*storagev1.VolumeAttachment {
-	at := map[string][]*storagev1.VolumeAttachment{}
+// findClaimants finds what the driver's VolumeAttachments may ask for, also those that are gone since the first page: the noted volume,
+// or else that of their PersistentVolume, at the noted node ID and at that of their node.
+func (w *Watch) findClaimants(l *listing) {
+	l.nodes, l.claimed, l.claimants = w.Cluster.NodesOfDriver(l.driver.Name), map[attach.Target]bool{}, map[string][]*storagev1.VolumeAttachment{}
 	for _, va := range slices.AppendSeq(slices.Clone(l.after), maps.Values(l.before)) {
 		if va.DeletionTimestamp != nil && !isGuarded(va) {
 			continue // detached before, or never attached
 		}
 		noted := attach.NotedTarget(va).NodeID
 		registered, _ := attach.NodeID(w.Cluster.CSINode(va.Spec.NodeName), l.driver.Name)
-		at[cmp.Or(noted, registered)] = append(at[cmp.Or(noted, registered)], va)
-		if noted != "" && registered != "" && noted != registered {
-			at[registered] = append(at[registered], va)
+		nodeID := cmp.Or(noted, registered)
+		l.claimed[attach.Target{VolumeHandle: l.driver.ListedHandle(w.Cluster.VolumeHandle(va), nodeID), NodeID: nodeID}] = true
+		l.claimants[nodeID] = append(l.claimants[nodeID], va)
+		if registered != "" && registered != nodeID {
+			l.claimants[registered] = append(l.claimants[registered], va)
 		}
 	}
-	return at
 }
 
-// findClaimant finds the VolumeAttachments that keep a volume, among those of the driver that may have one at its node ID and those of
-// its PersistentVolume.
-func (w *Watch) findClaimant(l listing, d *Dangling, at []*storagev1.VolumeAttachment) {
-	for _, va := range at {
+// findClaimant finds the VolumeAttachments that keep a volume, among those that may ask for one at its node ID and those of its
+// PersistentVolume.
+func (w *Watch) findClaimant(l listing, d *Dangling) {
+	for _, va := range slices.Concat(l.claimants[d.Listed.NodeID], l.claimants[""]) {
 		noted, handle := attach.NotedTarget(va), w.Cluster.VolumeHandle(va)
 		// It may have been attached before its PersistentVolume was created again with another handle.
 		unknown := noted.VolumeHandle == "" && (va.Status.Attached || isGuarded(va) || noted.NodeID != "") &&
 			(l.driver.IsMigrated() || attach.MayBeOf(va, d.Listed.VolumeHandle))
-		if unknown || attach.VolumeName(va) == d.Volume().Name || handle != "" && l.driver.ListedHandle(handle, d.Listed.NodeID) == d.Listed.VolumeHandle {
+		if unknown || attach.VolumeName(va) == d.Volumes[0].Name || handle != "" && l.driver.ListedHandle(handle, d.Listed.NodeID) == d.Listed.VolumeHandle {
 			d.Claimant = va.Name
 		}
 	}
-	for _, va := range w.Cluster.AttachmentsOfVolume(d.Volume().Name) {
-		switch inputs := w.View.Inputs(va); {
-		case va.Spec.Attacher != l.driver.Name: // of a driver that wraps this one, say
-			if slices.Contains(d.Nodes, va.Spec.NodeName) {
-				d.Claimant = va.Name
-			}
-		default:
-			if is, _ := isMissing(l.driver, inputs, l.published); is {
-				d.Missing = va.Name
-			}
+	for _, va := range w.Cluster.AttachmentsOfVolume(d.Volumes[0].Name) {
+		isOurs := va.Spec.Attacher == l.driver.Name
+		switch is, _ := isMissing(l.driver, w.View.Inputs(va), l.published); {
+		case isOurs && is:
+			d.Missing = va.Name
+		case !isOurs && slices.Contains(d.Nodes, va.Spec.NodeName): // of a driver that wraps this one, say
+			d.Claimant = va.Name
 		}
 	}
 }

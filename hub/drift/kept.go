@@ -1,8 +1,6 @@
 package drift
 
 import (
-	"strings"
-
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -25,44 +23,31 @@ type Facts struct {
 	Unsure string
 }
 
-// reasons are the reasons not to detach a volume; the first that holds counts.
-var reasons = []struct {
-	words    string // %s: the object that the rule returns
-	dangling bool   // the volume is dangling nevertheless, so it is reported
-	rule     func(Facts) (object string, holds bool)
-}{
-	{"attachRequired is false", false, func(f Facts) (string, bool) { return "", f.Unasked }},
-	{"no CSINode of this cluster has the node ID", false, func(f Facts) (string, bool) { return "", len(f.Nodes) == 0 }},
-	{"no PersistentVolume of the driver in this cluster has the volume handle", false, func(f Facts) (string, bool) {
-		return "", len(f.Volumes) == 0
-	}},
-	{"two PersistentVolumes have the volume handle: %s", false, func(f Facts) (string, bool) {
-		if len(f.Volumes) < 2 {
-			return "", false
-		}
-		return f.Volumes[0].Name + " and " + f.Volumes[1].Name, true
-	}},
-	{"the cache may lack VolumeAttachments that a former leader has worked for", false, func(f Facts) (string, bool) {
-		return "", f.Partial
-	}},
-	{"VolumeAttachment %s may ask for it there", false, func(f Facts) (string, bool) { return f.Claimant, f.Claimant != "" }},
-	{"other work on the volume has begun there", false, func(f Facts) (string, bool) { return "", f.Changed }},
-	{"the driver does not report the volume on the node of VolumeAttachment %s, where it is attached", false, func(f Facts) (string, bool) {
-		return f.Missing, f.Missing != ""
-	}},
-	{"drift.unexpected is %s", true, func(f Facts) (string, bool) {
-		return string(f.Action), f.Action != registry.UnexpectedDetach
-	}},
-	{"it is in use on node %s", true, func(f Facts) (string, bool) { return f.User, f.User != "" }},
-	{"whether it is in use on node %s", true, func(f Facts) (string, bool) { return f.Unsure, f.Unsure != "" }},
-}
-
-// WhyKept returns why a volume must not be detached from the target where a listing has it, for people, and whether it is dangling
-// there. "": it may be detached.
-func WhyKept(facts Facts) (why string, dangling bool) {
-	for _, r := range reasons {
-		if object, holds := r.rule(facts); holds {
-			return strings.ReplaceAll(r.words, "%s", object), r.dangling
+// WhyKept returns why a volume must not be detached from the target where a listing has it, for people: the first reason that holds. ""
+// means that it may be detached. dangling reports whether it is dangling there, so that it is reported if it is kept.
+func WhyKept(f Facts) (why string, dangling bool) {
+	two := ""
+	if len(f.Volumes) > 1 {
+		two = f.Volumes[0].Name + " and " + f.Volumes[1].Name
+	}
+	for _, reason := range []struct {
+		holds, dangling bool
+		why             string
+	}{
+		{f.Unasked, false, "attachRequired is false"},
+		{len(f.Nodes) == 0, false, "no CSINode of this cluster has the node ID"},
+		{len(f.Volumes) == 0, false, "no PersistentVolume of the driver in this cluster has the volume handle"},
+		{two != "", false, "two PersistentVolumes have the volume handle: " + two},
+		{f.Partial, false, "the cache may lack VolumeAttachments that a former leader has worked for"},
+		{f.Claimant != "", false, "VolumeAttachment " + f.Claimant + " may ask for it there"},
+		{f.Changed, false, "other work on the volume has begun there"},
+		{f.Missing != "", false, "the driver does not report the volume on the node of VolumeAttachment " + f.Missing + ", where it is attached"},
+		{f.Action != registry.UnexpectedDetach, true, "drift.unexpected is " + string(f.Action)},
+		{f.User != "", true, "it is in use on node " + f.User},
+		{f.Unsure != "", true, "whether it is in use on node " + f.Unsure},
+	} {
+		if reason.holds {
+			return reason.why, reason.dangling
 		}
 	}
 	return "", true

@@ -16,8 +16,7 @@ type Nodes struct {
 	Read func(ctx context.Context, name string) (*corev1.Node, error) // from the API server; nil: there is none
 
 	rounds atomic.Uint64
-	mu     sync.Mutex
-	read   map[string]*readNode // by name; guarded by mu
+	read   sync.Map // of *readNode, by name
 }
 
 // readNode is a Node as it was read last.
@@ -33,15 +32,8 @@ type readNode struct {
 func (n *Nodes) Round() uint64 { return n.rounds.Add(1) }
 
 func (n *Nodes) of(name string) *readNode {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.read == nil {
-		n.read = map[string]*readNode{}
-	}
-	if n.read[name] == nil {
-		n.read[name] = &readNode{}
-	}
-	return n.read[name]
+	r, _ := n.read.LoadOrStore(name, &readNode{})
+	return r.(*readNode)
 }
 
 // Get returns a Node, nil if there is none. It blocks until the API server has answered.

@@ -81,8 +81,9 @@ type Watch struct {
 	took     time.Duration
 	failed   int // listings in a row
 	problem  loglimit.Problem
-	missing  counts[types.UID]
-	dangling counts[attach.Target]
+	confirm  bool              // a difference needs another listing
+	missing  map[types.UID]int // listings in a row that have shown it
+	dangling map[attach.Target]int
 
 	mu       sync.Mutex
 	reported map[attach.Target]Reported // replaced by Check, guarded by mu
@@ -96,7 +97,7 @@ func (w *Watch) Pause(interval time.Duration) time.Duration {
 	case !w.looked:
 		w.lag = cmp.Or(w.lag, rand.Float64())
 		return time.Duration(w.lag * float64(interval))
-	case w.missing.pending() || w.dangling.pending():
+	case w.confirm:
 		interval = min(interval, confirmAfter)
 	}
 	if w.failed > 0 {
@@ -105,13 +106,18 @@ func (w *Watch) Pause(interval time.Duration) time.Duration {
 	return max(interval, listShare*w.took)
 }
 
-// listing is one listing, with the driver's VolumeAttachments.
+// listing is one listing, with what it is compared with.
 type listing struct {
 	driver    attach.Driver
 	published csiclient.Published
-	before    map[string]*storagev1.VolumeAttachment // by name, from before the first page; compare leaves those that are gone since
+	before    map[string]*storagev1.VolumeAttachment // by name, those from before the first page; compare leaves those that are gone since
 	after     []*storagev1.VolumeAttachment
 	changed   func(attach.Target) bool
+	nodes     map[string][]string // names, by node ID
+	// claimed are the targets that a VolumeAttachment surely asks for, claimants the VolumeAttachments by the node IDs at which they may
+	// ask for a volume; "": at any.
+	claimed   map[attach.Target]bool
+	claimants map[string][]*storagev1.VolumeAttachment
 }
 
 // Check lists the volumes once and acts on the differences that the listing confirms.
@@ -140,43 +146,22 @@ func (w *Watch) Check(ctx context.Context) {
 		}
 		return
 	}
-	w.failed = 0
+	w.failed, w.confirm = 0, false
 	l.driver, l.after = w.Driver(), w.View.Attachments()
 	w.Queue.Listed(func(at attach.Target) (listed, there bool) {
 		nodes, listed := l.published[l.driver.ListedHandle(at.VolumeHandle, at.NodeID)]
 		return listed && !nodes.Unknown, nodes.Has(at.NodeID)
 	}, began)
 	w.compare(ctx, l)
+	w.findClaimants(&l)
 	w.actOnDangling(ctx, l)
 }
 
-// count is how often a difference was seen.
-type count struct {
-	listings int // in a row
-	reported bool
-}
-
-// counts has the differences that the last listing has shown. Its zero value is ready for use.
-type counts[K comparable] map[K]*count
-
-// next returns the counts after another listing, which shows some differences.
-func (c counts[K]) next(found []K) counts[K] {
-	next := make(counts[K], len(found))
+// next returns how many listings in a row have shown each difference, after another one that shows some.
+func next[K comparable](listings map[K]int, found []K) map[K]int {
+	next := make(map[K]int, len(found))
 	for _, key := range found {
-		if next[key] = c[key]; next[key] == nil {
-			next[key] = &count{}
-		}
-		next[key].listings++
+		next[key] = listings[key] + 1
 	}
 	return next
-}
-
-// pending reports whether a difference needs another listing.
-func (c counts[K]) pending() bool {
-	for _, n := range c {
-		if n.listings == 1 {
-			return true
-		}
-	}
-	return false
 }

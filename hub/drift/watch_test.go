@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -20,25 +19,24 @@ func TestDifferenceCountsWhenListingsInARowShowIt(t *testing.T) {
 		name     string
 		listings []found
 		want     []found // seen in two listings in a row, after each listing
-		pending  bool    // after the last
 	}{
-		{"seen once", []found{{"a"}}, []found{nil}, true},
-		{"seen twice", []found{{"a"}, {"a"}}, []found{nil, {"a"}}, false},
-		{"seen ever again", []found{{"a"}, {"a"}, {"a"}}, []found{nil, {"a"}, {"a"}}, false},
-		{"agreed in between", []found{{"a"}, {}, {"a"}}, []found{nil, nil, nil}, true},
-		{"each for itself", []found{{"a"}, {"b", "a"}, {"b"}}, []found{nil, {"a"}, {"b"}}, false},
-		{"several at once", []found{{"b", "a"}, {"a", "b"}}, []found{nil, {"a", "b"}}, false},
-		{"nothing found", []found{{}, nil}, []found{nil, nil}, false},
-		{"gone", []found{{"a"}, {}}, []found{nil, nil}, false},
+		{"seen once", []found{{"a"}}, []found{nil}},
+		{"seen twice", []found{{"a"}, {"a"}}, []found{nil, {"a"}}},
+		{"seen ever again", []found{{"a"}, {"a"}, {"a"}}, []found{nil, {"a"}, {"a"}}},
+		{"agreed in between", []found{{"a"}, {}, {"a"}}, []found{nil, nil, nil}},
+		{"each for itself", []found{{"a"}, {"b", "a"}, {"b"}}, []found{nil, {"a"}, {"b"}}},
+		{"several at once", []found{{"b", "a"}, {"a", "b"}}, []found{nil, {"a", "b"}}},
+		{"nothing found", []found{{}, nil}, []found{nil, nil}},
+		{"gone", []found{{"a"}, {}}, []found{nil, nil}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var c counts[string]
+			var c map[string]int
 			var got []found
 			for _, listing := range tc.listings {
-				c = c.next(listing)
+				c = next(c, listing)
 				var twice found
 				for key, n := range c {
-					if n.listings >= 2 {
+					if n >= 2 {
 						twice = append(twice, key)
 					}
 				}
@@ -48,8 +46,8 @@ func TestDifferenceCountsWhenListingsInARowShowIt(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("seen twice (-want +got):\n%s", diff)
 			}
-			if last := tc.listings[len(tc.listings)-1]; c.pending() != tc.pending || len(c) != len(last) {
-				t.Errorf("pending: %v, want %v; kept %d of %d", c.pending(), tc.pending, len(c), len(last))
+			if last := tc.listings[len(tc.listings)-1]; len(c) != len(last) {
+				t.Errorf("kept %d of %d", len(c), len(last))
 			}
 		})
 	}
@@ -62,17 +60,15 @@ func TestPauseIsShortToConfirmAndLongAfterListingsThatFailOrTakeLong(t *testing.
 		interval time.Duration
 		want     time.Duration
 	}{
-		"off":           {&Watch{looked: true}, 0, 1<<63 - 1},
-		"first":         {&Watch{lag: 0.5}, minute, minute / 2},
-		"nothing found": {&Watch{looked: true}, minute, minute},
-		"missing once":  {&Watch{looked: true, missing: counts[types.UID]{"": {listings: 1}}}, minute, confirmAfter},
-		"missing once, and the interval is short": {&Watch{looked: true, missing: counts[types.UID]{"": {listings: 1}}}, time.Second, time.Second},
-		"dangling once":                      {&Watch{looked: true, dangling: counts[attach.Target]{{}: {listings: 1}}}, minute, confirmAfter},
-		"dangling for long":                  {&Watch{looked: true, dangling: counts[attach.Target]{{}: {listings: 7}}}, minute, minute},
+		"off":             {&Watch{looked: true}, 0, 1<<63 - 1},
+		"first":           {&Watch{lag: 0.5}, minute, minute / 2},
+		"nothing found":   {&Watch{looked: true}, minute, minute},
+		"to be confirmed": {&Watch{looked: true, confirm: true}, minute, confirmAfter},
+		"to be confirmed, and the interval is short": {&Watch{looked: true, confirm: true}, time.Second, time.Second},
 		"failed":                             {&Watch{looked: true, failed: 3}, minute, 8 * minute},
 		"failed for long":                    {&Watch{looked: true, failed: 1000}, minute, time.Hour},
 		"failed, and the interval is longer": {&Watch{looked: true, failed: 5}, 3 * time.Hour, 3 * time.Hour},
-		"failed when it was to confirm":      {&Watch{looked: true, failed: 1, missing: counts[types.UID]{"": {listings: 1}}}, minute, 2 * confirmAfter},
+		"failed when it was to confirm":      {&Watch{looked: true, failed: 1, confirm: true}, minute, 2 * confirmAfter},
 		"takes long":                         {&Watch{looked: true, took: 9 * minute}, minute, 90 * minute},
 	} {
 		t.Run(name, func(t *testing.T) {
