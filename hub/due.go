@@ -60,16 +60,16 @@ func isStuck(since time.Time, stuckAfter time.Duration, now time.Time) bool {
 	return !since.IsZero() && now.Sub(since) >= stuckAfter
 }
 
-// due counts the VolumeAttachments that wait for the driver or are worked on. If the leader's table has all of them it
+// due counts the VolumeAttachments that wait for the driver or are worked on. If those with these names are all of them it
 // looks at no others: a driver may have a hundred thousand that need nothing.
-func (m *manager) due(s driverState, inTable bool, now time.Time) map[status.Operation]dueWork {
+func (m *manager) due(s driverState, requested []string, all bool, now time.Time) map[status.Operation]dueWork {
 	if s.leader == nil { // nothing repairs what a client has broken, so the capabilities do not matter
 		decider := attach.Driver{Name: m.name, NoAttach: !m.cluster.AttachRequired(m.name)}
 		return countDue(decider, m.cluster.AttachmentsOfDriver(m.name), s.spec.StuckAfter, now)
 	}
 	var vas []*storagev1.VolumeAttachment
-	if inTable {
-		for _, name := range m.queue.Requested() {
+	if all {
+		for _, name := range requested {
 			if va := m.overlay.Attachment(name); va != nil {
 				vas = append(vas, va)
 			}
@@ -90,10 +90,11 @@ func (m *manager) fillLanes(v *status.Driver, s driverState, isServedElsewhere b
 		views = m.queue.Lanes(now)
 		v.UnansweredSince = s.leader.calls.unansweredSince(s.session)
 	}
-	inTable := s.leader != nil && m.queue.Knows()
+	requested, inTable := m.queue.Requested()
+	inTable = inTable && s.leader != nil
 	var due map[status.Operation]dueWork
 	if !isServedElsewhere {
-		due = m.due(s, inTable, now)
+		due = m.due(s, requested, inTable, now)
 	}
 	for i, view := range views {
 		lane := queue.Lane(i)

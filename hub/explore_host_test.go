@@ -283,7 +283,8 @@ func (h *exploredHost) entries() map[queue.Key]queue.Progress {
 			all[key] = v
 		}
 	}
-	for _, name := range t.Requested() {
+	requested, _ := t.Requested()
+	for _, name := range requested {
 		look(queue.ClaimKey(name))
 	}
 	for _, u := range h.manager.table.UnownedAll() {

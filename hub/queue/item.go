@@ -149,8 +149,8 @@ type Item struct {
 	link  *list.Element // in a list of its lane, or nil
 }
 
-// mayStart reports whether the calls for its volume let an item start that does not run.
-func (e *Item) mayStart() bool {
+// isAdmitted reports whether the calls for its volume let an item start that does not run.
+func (e *Item) isAdmitted() bool {
 	return e.State == Ready || e.State == Parked && (e.Wait.Kind == WaitNode || e.Wait.Kind == WaitCapacity)
 }
 

@@ -247,7 +247,7 @@ func TestViewOfALaneSaysSinceWhenItsOldestItemWaits(t *testing.T) {
 		q := queue.NewQueue()
 		q.Begin()
 		q.SetLimits(queue.Limits{Workers: 4, Pause: aMinute})
-		if q.Knows() {
+		if _, all := q.Requested(); all {
 			t.Error("the q knows all work before the driver could be called")
 		}
 		asked := time.Now()
@@ -261,16 +261,17 @@ func TestViewOfALaneSaysSinceWhenItsOldestItemWaits(t *testing.T) {
 		if got := q.Lanes(time.Now())[queue.DetachLane]; !got.OldestSince.IsZero() {
 			t.Errorf("%+v, want nothing", got)
 		}
-		if got := slices.Sorted(slices.Values(q.Requested())); !slices.Equal(got, []string{"a", "b"}) {
+		requested, _ := q.Requested()
+		if got := slices.Sorted(slices.Values(requested)); !slices.Equal(got, []string{"a", "b"}) {
 			t.Errorf("items of %v, want a and b", got)
 		}
 		q.Open()
 		q.Shut()
-		if !q.Knows() {
+		if _, all := q.Requested(); !all {
 			t.Error("the q knows not all work after the driver could be called")
 		}
 		q.Close()
-		if q.Knows() || len(q.Requested()) > 0 {
+		if requested, all := q.Requested(); all || len(requested) > 0 {
 			t.Error("the q knows all work after the term")
 		}
 	})

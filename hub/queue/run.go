@@ -47,14 +47,13 @@ func (q *Queue) MayCall(e *Item, p Place) bool {
 	p = q.sharing(e.Key, p)
 	e.called = true
 	moved := e.place.Target != p.Target || e.place.Shared != p.Shared
-	left := ""
 	if moved {
 		p.Node = e.place.Node // it has a slot of that node
 		p.Noted = e.place.Noted && p.Target == e.place.Target
 		q.steps++
 		e.came = q.steps
 		q.park(e, Wait{Kind: WaitVolume})
-		left = q.move(e, p)
+		q.move(e, p)
 	}
 	goesOn := q.mayGoOn(e, moved) && !q.needsPlace(e)
 	if goesOn {
@@ -68,7 +67,6 @@ func (q *Queue) MayCall(e *Item, p Place) bool {
 		q.signal()
 	}
 	if moved || !goesOn {
-		q.signalVolume(left)
 		q.signalVolume(p.Target.VolumeHandle)
 	}
 	return goesOn

@@ -77,25 +77,17 @@ func (q *Queue) Look(key Key) (Progress, bool) {
 	return p, true
 }
 
-// Knows reports whether the items are all the work that the objects ask for. They are not before the driver could
-// be called for the first time in a term, and after the term.
-func (q *Queue) Knows() bool {
+// Requested returns the names of the VolumeAttachments that have an item, in any order, and whether the items are all the work
+// that the objects ask for. They are not before the driver could be called for the first time in a term, and after the term.
+func (q *Queue) Requested() (names []string, all bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.items != nil && (q.lanes.open || q.lanes.shut)
-}
-
-// Requested returns the names of the VolumeAttachments that have an item, in any order.
-func (q *Queue) Requested() []string {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	names := make([]string, 0, len(q.items))
 	for key := range q.items {
 		if key.Kind == ClaimKind {
 			names = append(names, key.Name)
 		}
 	}
-	return names
+	return names, q.items != nil && (q.lanes.open || q.lanes.shut)
 }
 
 // Has reports whether there is an item of a key, in whatever state.

@@ -110,7 +110,7 @@
 //   - detach waits for a detach that backs off. A volume whose old node is broken is never attached elsewhere.
 //     Killed by hub/queue.TestNextFollowsTheRules.
 //
-// hub/queue/queue.go:
+// hub/queue/volume.go:
 //
 //   - attach that waits for a place counts as due. A volume cannot be attached elsewhere while its attach to a full node waits.
 //     Killed by hub/queue.TestHeldAttachDoesNotWithholdItsVolume.

@@ -44,7 +44,7 @@ var callRows = []mutant{
 	{
 		name:   "attach that waits for a place counts as due",
 		harm:   "A volume cannot be attached elsewhere while its attach to a full node waits.",
-		file:   "hub/queue/queue.go",
+		file:   "hub/queue/volume.go",
 		old:    "e.call(q.needsPlace(e))",
 		new:    "e.call(false)",
 		killed: []string{"hub/queue.TestHeldAttachDoesNotWithholdItsVolume"},
