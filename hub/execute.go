@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -16,55 +16,153 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// execution carries out a plan, effect by effect: volume.Table returns the next effect, and takes its outcome.
-// The execution decides nothing itself.
+// execution is one run on a claim. Before each effect it looks at the objects again: volume.Table returns the next effect, and
+// takes its outcome. The execution decides nothing itself.
 type execution struct {
 	leader  *leader
 	entry   *queue.Item
 	caller  *callerOf // for the entry
+	op      attach.Operation
 	claim   *volume.Claim
-	object  *storagev1.VolumeAttachment
-	plan    attach.Plan
-	pass    volume.Pass
+	object  *storagev1.VolumeAttachment // as it was looked at last
+	run     volume.Run
+	done    []volume.Effect
 	secrets map[string]string
-	alive   *storagev1.VolumeAttachment // after the release of the finalizer, if it still exists
+
+	// What the API server has returned to this run (nil: there is none): the caches may be behind it.
+	volume               *attach.Volume
+	node                 *storagev1.CSINode
+	volumeRead, nodeRead bool
 }
 
-// execute carries out a plan for a claim. It stops at the first error. After errBlocked the worker must not use
-// the entry any more.
-func (l *leader) execute(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment, c *volume.Claim, plan attach.Plan) error {
-	x := &execution{leader: l, entry: e, caller: &callerOf{l, e.Key}, claim: c, object: va, plan: plan, pass: volume.NewPass(plan)}
-	if plan.Publish != nil && plan.SingleNode {
-		l.readOthers(ctx, va)
-	}
+// errUndone means that another client undoes what a run writes.
+var errUndone = errors.New("another client has undone it")
+
+// execute carries out what a VolumeAttachment requires, effect by effect. It stops at the first error, and at an effect that it
+// has made before. After errBlocked the worker must not use the entry any more.
+func (x *execution) execute(ctx context.Context) error {
+	table := x.leader.table
 	var reserved attach.Target
 	asked := false // right before the publish: a detach elsewhere may have become due during the writes
 	for {
-		effect := l.table.NextEffect(c, x.pass)
-		if effect.Kind == volume.Finished {
+		if err := x.look(ctx); err != nil {
+			return err
+		}
+		effect := table.NextEffect(x.claim, x.run)
+		switch {
+		case effect.Kind == volume.Finished:
 			return nil
+		case slices.Contains(x.done, effect):
+			return errUndone
 		}
 		if at := effect.Target; at.VolumeHandle != "" && (at != reserved || effect.Kind == volume.Publish && !asked) {
-			if !l.queue.MayCall(e, x.place(at)) {
+			if !x.leader.queue.MayCall(x.entry, x.place(at)) {
 				return errBlocked
 			}
 			reserved, asked = at, effect.Kind == volume.Publish
 			continue // the claim may have changed while it waited
 		}
-		l.table.Start(c, x.pass, effect)
+		table.Start(x.claim, x.run, effect)
 		outcome, err := x.do(ctx, effect)
-		l.table.Apply(c, &x.pass, effect, outcome)
-		if err != nil && l.table.NextEffect(c, x.pass).Kind != volume.Disown {
+		table.Apply(x.claim, &x.run, effect, outcome)
+		if err != nil && table.NextEffect(x.claim, x.run).Kind != volume.Disown {
+			return err
+		}
+		x.done = append(x.done, effect)
+	}
+}
+
+// look makes the plan for the objects as they are now. It ends the run with errBlocked if its direction has changed: by the
+// lane the Table knows what goes before what.
+func (x *execution) look(ctx context.Context) error {
+	l := x.leader
+	if x.run.Released() {
+		return nil
+	}
+	if len(x.done) > 0 {
+		now := l.overlay.Attachment(x.object.Name)
+		if now == nil || now.UID != x.object.UID {
+			x.run.Plan = attach.Plan{}
+			return nil
+		}
+		x.object, x.claim = now, l.table.Open(now)
+	}
+	decider := l.decider()
+	op, lane := l.wantedOf(decider, x.object)
+	if op == attach.Idle {
+		x.run.Plan = attach.Plan{}
+		return nil
+	}
+	if (lane == queue.DetachLane) != (x.entry.Lane == queue.DetachLane) {
+		l.queue.End(x.entry, queue.Again(lane))
+		return errBlocked
+	}
+	if op == attach.Attaching {
+		if err := l.checkCapability(decider); err != nil {
 			return err
 		}
 	}
+	inputs, err := x.inputs(ctx)
+	if err != nil {
+		return err
+	}
+	x.restore(decider, inputs)
+	if x.run.Plan, err = decider.Decide(inputs); err != nil {
+		l.table.SetLost(x.object, false) // it cannot be repaired now; the next listing finds it again
+		return err
+	}
+	if len(x.done) == 0 && x.run.Plan.Publish != nil && x.run.Plan.SingleNode {
+		l.readOthers(ctx, x.object)
+	}
+	return nil
+}
+
+// restore takes what the objects record as the belief, if this process knows nothing.
+func (x *execution) restore(decider attach.Driver, inputs attach.Inputs) {
+	if table := x.leader.table; table.Believed(x.claim).Belief == volume.Unknown {
+		if record, ok := decider.Recorded(inputs); ok {
+			table.Restore(x.claim, record)
+		}
+	}
+}
+
+// inputs returns what the plan is made from. What the caches may lack is read once in a run, and the CSINode once more after the
+// publish.
+func (x *execution) inputs(ctx context.Context) (attach.Inputs, error) {
+	l, va := x.leader, x.object
+	inputs := attach.Inputs{VolumeAttachment: va, Lost: l.table.IsLost(va), Unpublished: l.table.IsUnpublished(va)}
+	if believed := l.table.Believed(x.claim); believed.Belief == volume.Published {
+		inputs.Published = &believed.Record
+	}
+	var err error
+	name := attach.VolumeName(va)
+	inputs.PersistentVolume = l.overlay.Volume(name)
+	if name != "" && inputs.PersistentVolume == nil && inputs.Published == nil {
+		if !x.volumeRead {
+			if x.volume, err = l.cluster.ReadVolume(ctx, name); err != nil {
+				return inputs, err
+			}
+			x.volumeRead = true
+		}
+		inputs.PersistentVolume = x.volume
+		if x.volume == nil && x.op == attach.Detaching {
+			inputs.PersistentVolume = l.cluster.DeletedVolume(name)
+		}
+	}
+	if !x.nodeRead {
+		if x.node, x.nodeRead, err = l.cluster.FindCSINode(ctx, va); err != nil {
+			return inputs, err
+		}
+	}
+	inputs.CSINode = x.node
+	return inputs, nil
 }
 
 // place returns the place of a call at a target.
 func (x *execution) place(t attach.Target) queue.Place {
 	p := queue.Place{Target: t, Node: x.object.Spec.NodeName}
-	if t == x.plan.Target {
-		p.Shared = !x.plan.SingleNode
+	if t == x.run.Plan.Target {
+		p.Shared = !x.run.Plan.SingleNode
 	} else {
 		p.Shared = x.leader.isSurelyShared(x.claim.Identity, x.leader.table.Believed(x.claim).Record)
 	}
@@ -80,31 +178,28 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 	var err error
 	switch effect.Kind {
 	case volume.FindOwners:
-		o.Owner, err = l.ownersElsewhere(ctx, x.claim.Identity, x.plan.Operation, effect.Target)
-		if err == nil && o.Owner == volume.Owned && x.isAttachedByNow() {
-			err = errAttachedByNow
-		}
+		o.Owner, err = l.ownersElsewhere(ctx, x.claim.Identity, x.op, effect.Target)
 	case volume.ReadSecret:
-		x.secrets, err = a.Secrets(ctx, x.plan.SecretRef)
+		x.secrets, err = a.Secrets(ctx, x.run.Plan.SecretRef)
 	case volume.AddFinalizers:
-		err = a.AddFinalizers(ctx, x.plan)
+		err = a.AddFinalizers(ctx, x.run.Plan)
+		x.volumeRead = false // it has the finalizer now
 	case volume.Publish:
-		o.Context, err = a.Publish(ctx, x.plan, x.secrets)
+		o.Context, err = a.Publish(ctx, x.run.Plan, x.secrets)
+		x.nodeRead = false // the driver may have registered another node ID during the call
 		o.Secrets = x.secrets
 		if isNodeFull(err) {
 			o.Result = volume.NoPlace
 			return o, err
 		}
 	case volume.MarkAttached:
-		if err = x.checkNodeID(ctx); err == nil {
-			err = a.MarkAttached(ctx, x.plan, l.table.Believed(x.claim).Context)
-		}
+		err = a.MarkAttached(ctx, x.run.Plan, l.table.Believed(x.claim).Context)
 	case volume.Unpublish:
-		now := x.plan.SecretRef
-		if effect.Target.VolumeHandle != x.plan.Target.VolumeHandle {
+		now := x.run.Plan.SecretRef
+		if effect.Target.VolumeHandle != x.run.Plan.Target.VolumeHandle {
 			now = nil // the PersistentVolume was recreated: its Secret is that of another volume
 		}
-		if x.plan.Operation == attach.Detaching && x.object.DeletionTimestamp == nil {
+		if x.op == attach.Detaching && x.object.DeletionTimestamp == nil {
 			err = l.checkUnused(ctx, x.object, effect.Target)
 		}
 		if err == nil {
@@ -114,38 +209,21 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		l.log.line(klog.FromContext(ctx), true, "The volume stays attached at its previous target, detaching it later",
 			"previousVolumeHandle", effect.Target.VolumeHandle, "previousNodeID", effect.Target.NodeID)
 	case volume.Release:
-		x.alive, err = a.Release(ctx, x.plan)
-		o.Alive = x.alive != nil
+		var alive *storagev1.VolumeAttachment
+		alive, err = a.Release(ctx, x.run.Plan)
+		o.Alive, x.object = alive != nil, cmp.Or(alive, x.object)
 	case volume.MarkDetached:
-		err = a.MarkDetached(ctx, cmp.Or(x.alive, x.object))
+		if x.run.Plan.StatusFirst && x.run.Plan.Release != nil {
+			err = l.checkUnused(ctx, x.object, effect.Target)
+		}
+		if err == nil {
+			err = a.MarkDetached(ctx, x.object)
+		}
 	case volume.LookAgain:
 		err = errOwnerUnclear
 	}
 	o.Result = l.resultOf(err, x.entry)
 	return o, err
-}
-
-// checkNodeID returns errNodeIDChanged if the node ID of the plan is no longer valid. It reads the CSINode only if the
-// cache shows another node ID: the cache may be behind the plan.
-func (x *execution) checkNodeID(ctx context.Context) error {
-	decider, cluster, node := x.leader.decider(), x.leader.cluster, x.object.Spec.NodeName
-	if decider.IsCurrent(x.plan, cluster.CSINode(node)) {
-		return nil
-	}
-	now, err := cluster.ReadCSINode(ctx, node)
-	if err != nil {
-		return fmt.Errorf("read csinode %q: %w", node, err)
-	}
-	if !decider.IsCurrent(x.plan, now) {
-		return errNodeIDChanged
-	}
-	return nil
-}
-
-// isAttachedByNow reports whether the VolumeAttachment, which was not attached when the run began, is attached.
-func (x *execution) isAttachedByNow() bool {
-	now := x.leader.overlay.Attachment(x.object.Name)
-	return now != nil && now.Status.Attached && !x.object.Status.Attached
 }
 
 // resultOf returns the Result of an effect that ended with an error.
@@ -173,13 +251,6 @@ func (c *callerOf) unpublish(ctx context.Context, p volume.Publication, target a
 	}
 	return a.Unpublish(ctx, target, secrets)
 }
-
-// errNodeIDChanged means that the driver registered another node ID for the node during the call.
-var errNodeIDChanged = fmt.Errorf("%w: the driver has registered the node under another node ID", attach.ErrStale)
-
-// errAttachedByNow means that the answer to the write of the status was lost: what is attached is not moved to the node ID
-// that the driver has registered since.
-var errAttachedByNow = fmt.Errorf("%w: the VolumeAttachment is attached at its former node ID", attach.ErrStale)
 
 // errOwnerUnclear means that a volume is not detached because another VolumeAttachment may own it at that
 // target.

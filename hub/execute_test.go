@@ -189,13 +189,9 @@ func TestNothingIsDoneAfterAnError(t *testing.T) {
 				before, x.session.calls = writes(), nil
 				c.breaks(x)
 				va := x.overlay.Attachment("va")
-				x.queue.Add(queue.ClaimKey("va"), queue.AttachLane, queue.Place{})
-				e, claim := x.start(x.t), x.table.Open(va)
-				plan, err := x.plan(x.t.Context(), x.decider(), x.decider().RequiredOperation(va), va, claim)
-				if err != nil {
-					t.Fatal(err)
-				}
-				err = x.execute(x.t.Context(), e, va, claim, plan) // that writes no error
+				_, lane := x.wanted("va")
+				x.queue.Add(queue.ClaimKey("va"), lane, queue.Place{})
+				_, err := x.carryOut(x.t.Context(), x.start(x.t), va) // that writes no error
 				if got := writes() - before; err == nil || got != c.writes || !slices.Equal(x.session.calls, c.calls) {
 					t.Errorf("%v after calls %v and %d writes, want an error after %v and %d", err, x.session.calls, got, c.calls, c.writes)
 				}

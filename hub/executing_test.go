@@ -145,7 +145,7 @@ func (x *executing) lookWith(e *queue.Item) error {
 		x.t.Fatalf("%+v starts, want the VolumeAttachment", e)
 	}
 	va := x.overlay.Attachment("va")
-	_, err := x.carryOut(x.t.Context(), e, va, x.table.Open(va))
+	_, err := x.carryOut(x.t.Context(), e, va)
 	if !errors.Is(err, errBlocked) {
 		x.queue.End(e, queue.Finished)
 	}

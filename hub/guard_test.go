@@ -78,11 +78,11 @@ func (b *bench) progress(va testbed.VolumeAttachment) progress {
 
 // carryOut makes all steps of a plan up to the first error. No other VolumeAttachment owns the volume.
 func (b *bench) carryOut(plan attach.Plan, p progress) error {
-	a, pass := b.attacher(), volume.NewPass(plan)
+	a, run := b.attacher(), volume.Run{Plan: plan}
 	var lives *storagev1.VolumeAttachment
 	for {
-		effect := p.table.NextEffect(p.claim, pass)
-		p.table.Start(p.claim, pass, effect)
+		effect := p.table.NextEffect(p.claim, run)
+		p.table.Start(p.claim, run, effect)
 		outcome, err := volume.Outcome{Owner: volume.NoOwner}, error(nil)
 		switch effect.Kind {
 		case volume.Finished:
@@ -104,9 +104,15 @@ func (b *bench) carryOut(plan attach.Plan, p progress) error {
 		if err != nil {
 			outcome.Result = volume.NotDone
 		}
-		p.table.Apply(p.claim, &pass, effect, outcome)
+		p.table.Apply(p.claim, &run, effect, outcome)
 		if err != nil {
 			return err
+		}
+		switch effect.Kind { // the objects as this process has written them, whatever others have written
+		case volume.AddFinalizers:
+			run.Plan.VolumeFinalizer, run.Plan.AttachmentFinalizer = nil, nil
+		case volume.MarkAttached:
+			run.Plan = attach.Plan{}
 		}
 	}
 }

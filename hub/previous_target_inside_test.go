@@ -28,14 +28,14 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 // moveOn has a claim leave what it has published at routedTarget, for another target.
 func (d *leader) moveOn(t *testing.T, c *volume.Claim) {
 	t.Helper()
-	pass := volume.Pass{Operation: attach.Attaching, Calls: true, Target: attach.Target{VolumeHandle: "handle", NodeID: "id-new"}}
+	run := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Target: attach.Target{VolumeHandle: "handle", NodeID: "id-new"}}}
 	for _, kind := range []volume.EffectKind{volume.FindOwners, volume.Disown} {
-		effect := d.table.NextEffect(c, pass)
+		effect := d.table.NextEffect(c, run)
 		if effect != (volume.Effect{Kind: kind, Target: routedTarget}) {
 			t.Fatalf("the next effect is %+v, want %d", effect, kind)
 		}
-		d.table.Start(c, pass, effect)
-		d.table.Apply(c, &pass, effect, volume.Outcome{Owner: volume.Unclear})
+		d.table.Start(c, run, effect)
+		d.table.Apply(c, &run, effect, volume.Outcome{Owner: volume.Unclear})
 	}
 }
 
@@ -53,8 +53,8 @@ func TestPreviousTargetThatIsClaimedAgainIsNotDetached(t *testing.T) {
 		if e := d.start(t); e != nil {
 			t.Errorf("%v starts beside a call for the volume", e.Key)
 		}
-		pass := volume.Pass{Operation: attach.Attaching, Calls: true, Target: routedTarget}
-		d.table.Start(c, pass, volume.Effect{Kind: volume.Publish, Target: routedTarget})
+		run := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Target: routedTarget}}
+		d.table.Start(c, run, volume.Effect{Kind: volume.Publish, Target: routedTarget})
 		d.queue.End(attaching, queue.Finished)
 		if e := d.start(t); e != nil {
 			d.work(t.Context(), e)

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"testing"
 	"time"
 
@@ -173,14 +174,14 @@ func TestLateEventsOfWhatIsGoneCauseNoSecondDetach(t *testing.T) {
 	c := d.table.Open(dying)
 	d.restore(c, dying)
 	// The finalizer was removed after a detach of this process; the cache has seen the end.
-	pass := volume.Pass{Operation: attach.Detaching, Calls: true, Target: attach.NotedTarget(dying)}
+	run := volume.Run{Plan: attach.Plan{Operation: attach.Detaching, Unpublish: &csi.ControllerUnpublishVolumeRequest{}, Target: attach.NotedTarget(dying)}}
 	for _, kind := range []volume.EffectKind{volume.FindOwners, volume.Unpublish, volume.Release} {
-		effect := d.table.NextEffect(c, pass)
+		effect := d.table.NextEffect(c, run)
 		if effect.Kind != kind {
 			t.Fatalf("the next effect is %d, want %d", effect.Kind, kind)
 		}
-		d.table.Start(c, pass, effect)
-		d.table.Apply(c, &pass, effect, volume.Outcome{Owner: volume.NoOwner})
+		d.table.Start(c, run, effect)
+		d.table.Apply(c, &run, effect, volume.Outcome{Owner: volume.NoOwner})
 	}
 	d.table.Saw(routedAttachment(func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = dying.DeletionTimestamp }))
 	d.hub.routes.attachmentChanged(nil, dying) // a handler that lags tells of an earlier state

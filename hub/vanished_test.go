@@ -115,7 +115,7 @@ func TestWhatTheLastStateTellsIsNotLostOnAClaimThatKnowsNothing(t *testing.T) {
 		"the claim knew nothing": {func(d *leader) { d.table.Open(va) }, left}, // for a drift that was found, say
 		"it was detached and let go": {func(d *leader) {
 			c := d.table.Open(va)
-			d.table.Start(c, volume.Pass{}, volume.Effect{Kind: volume.Release})
+			d.table.Start(c, volume.Run{}, volume.Effect{Kind: volume.Release})
 		}, map[attach.Target]string{}},
 		"another of the name is there": {func(d *leader) {
 			d.table.Open(routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.UID = "uid-2" }))

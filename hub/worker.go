@@ -51,17 +51,13 @@ func (l *leader) workOnClaim(ctx context.Context, e *queue.Item) {
 		l.queue.End(e, queue.Finished) // the watch will report its deletion
 		return
 	}
-	c := l.table.Open(va) // not before: on a full node, what has its place would lose it by a read that fails
-	if attach.HasFinalizer(va.Finalizers, attach.Finalizer(l.name)) && l.table.Believed(c).Belief == volume.Unknown {
-		if record, ok := l.decider().Recorded(l.overlay.Inputs(va)); ok {
-			l.table.Restore(c, record)
-		}
-	}
-	op, err := l.carryOut(ctx, e, va, c)
+	op, err := l.carryOut(ctx, e, va)
 	switch {
 	case errors.Is(err, errBlocked):
 	case isFenced(err):
 		l.queue.End(e, queue.Postpone(e.Lane, fencePause))
+	case errors.Is(err, errUndone):
+		l.queue.End(e, queue.BackOff(e.Lane, l.settings().Retry.Initial))
 	case err != nil:
 		l.failed(ctx, e, va, op, err)
 	default:
@@ -110,56 +106,25 @@ const fencePause = 100 * time.Millisecond
 var errBlocked = errors.New("blocked by other work")
 
 // carryOut carries out the operation that a VolumeAttachment requires, and returns that operation.
-func (l *leader) carryOut(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Operation, error) {
-	// One object and one decider for the whole run: succeeded and failed take later changes into account.
+func (l *leader) carryOut(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment) (attach.Operation, error) {
 	decider := l.decider()
-	op, lane := l.wantedOf(decider, va)
+	x := &execution{leader: l, entry: e, caller: &callerOf{l, e.Key}, object: va, claim: l.table.Open(va)}
+	// Before the reads: if one fails, a claim that knows nothing would lose its place on a full node.
+	if attach.HasFinalizer(va.Finalizers, l.finalizer) {
+		x.restore(decider, l.overlay.Inputs(va))
+	}
+	op, _ := l.wantedOf(decider, va)
 	if op == attach.Idle {
 		if decider.HasStaleError(va) {
 			return op, l.attacher().ForgetError(ctx, va, attach.Detaching)
 		}
 		return op, nil
 	}
-	if lane != e.Lane { // the object has changed since: by the lane the Table knows what goes before what
-		l.queue.End(e, queue.Again(lane))
-		return op, errBlocked
-	}
-	plan, err := l.plan(ctx, decider, op, va, c)
-	if err != nil {
-		return op, err
-	}
 	if e.Tries > 0 && e.Retries.Operation == op {
 		l.counters.metrics.Retry(operationOf(op))
 	}
-	return op, l.execute(ctx, e, va, c, plan)
-}
-
-// plan reads the objects that a VolumeAttachment refers to and makes its plan.
-func (l *leader) plan(ctx context.Context, decider attach.Driver, op attach.Operation, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Plan, error) {
-	if op == attach.Attaching {
-		if err := l.checkCapability(decider); err != nil {
-			return attach.Plan{}, err
-		}
-	}
-	inputs, err := l.overlay.ReadInputs(ctx, va)
-	if err != nil {
-		return attach.Plan{}, err
-	}
-	if inputs.PersistentVolume == nil && op == attach.Detaching {
-		inputs.PersistentVolume = l.cluster.DeletedVolume(attach.VolumeName(va))
-	}
-	inputs.Lost, inputs.Unpublished = l.table.IsLost(va), l.table.IsUnpublished(va)
-	if record, ok := decider.Recorded(inputs); ok {
-		l.table.Restore(c, record)
-	}
-	plan, err := decider.Decide(inputs)
-	if err == nil && plan.StatusFirst && plan.Release != nil {
-		err = l.checkUnused(ctx, va, plan.Target)
-	}
-	if err != nil {
-		l.table.SetLost(va, false) // it cannot be repaired now; the next listing finds it again
-	}
-	return plan, err
+	x.op = op
+	return op, x.execute(ctx)
 }
 
 // errLostCapability means that nothing can be attached, because the driver cannot be called any more.

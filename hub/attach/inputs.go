@@ -48,6 +48,8 @@ type Inputs struct {
 	Lost bool
 	// Unpublished: the status says attached, and ControllerUnpublishVolume has succeeded since the last publish.
 	Unpublished bool
+	// Published is the record of a publish that has succeeded, and that the status does not have yet. Nil: there is none.
+	Published *Record
 }
 
 // Operation is the operation that a VolumeAttachment requires.

@@ -78,6 +78,14 @@ func (d Driver) decideAttach(f Inputs) (Plan, error) {
 		plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), NotedTarget(va))
 		return plan, nil
 	}
+	if d.onlyMarks(f) {
+		plan.Target, plan.SingleNode = f.Published.Target, f.Published.Nodes != MultiNode
+		plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), plan.Target)
+		if pv != nil && pv.Deleted == nil && pv.Handle == plan.Target.VolumeHandle {
+			plan.VolumeFinalizer = addVolumeFinalizer(pv, Finalizer(d.Name))
+		}
+		return plan, nil
+	}
 	sourceOf := f.source
 	if va.Status.Attached { // attached again: it must be the same volume
 		sourceOf = f.attachedAgain
@@ -112,6 +120,17 @@ func (d Driver) decideAttach(f Inputs) (Plan, error) {
 		VolumeContext:    source.context(),
 	}
 	return plan, nil
+}
+
+// onlyMarks reports whether a publish has succeeded where the VolumeAttachment notes, so that only the status is left to be
+// written: a PersistentVolume or an entry of the CSINode that is missing by now is no error. It is not so if the driver has
+// registered another node ID.
+func (d Driver) onlyMarks(f Inputs) bool {
+	if f.Published == nil || f.Published.Target != NotedTarget(f.VolumeAttachment) {
+		return false
+	}
+	id, registered := NodeID(f.CSINode, d.Name)
+	return !registered || id == f.Published.Target.NodeID
 }
 
 func (d Driver) decideDetach(f Inputs) (Plan, error) {
@@ -174,15 +193,6 @@ func (d Driver) ClaimsTarget(f Inputs, t Target) (may, surely bool) {
 	}
 	may = (handle == "" || handle == t.VolumeHandle) && (nodeID == "" || nodeID == t.NodeID)
 	return may, may && handle != "" && nodeID != ""
-}
-
-// IsCurrent reports whether the node ID of the plan's Target is still valid. It returns false if the
-// driver has registered another node ID, which can happen during the call. It returns true if the
-// CSINode is gone (nil) or lacks the driver, which may be restarting on the node, and for a plan
-// without a call.
-func (d Driver) IsCurrent(plan Plan, node *storagev1.CSINode) bool {
-	id, registered := NodeID(node, d.Name)
-	return !registered || plan.Target.NodeID == "" || id == plan.Target.NodeID
 }
 
 // nodeID returns the node ID that the driver registered or, for a detach, the noted node ID.

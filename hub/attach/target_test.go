@@ -45,32 +45,30 @@ func TestAttachedVolumeIsWantedOnlyWhereItIsNoted(t *testing.T) {
 	}
 }
 
-func TestTargetIsOutdatedOnlyByAnotherNodeIDOfTheDriver(t *testing.T) {
+// After the publish the VolumeAttachment is enough: only another node ID of the driver changes the target.
+func TestPublishedVolumeIsMarkedAttachedWhateverElseIsGone(t *testing.T) {
 	va := leftAttached(madeByPeople, "")
 	va.DeletionTimestamp, va.Status = nil, storagev1.VolumeAttachmentStatus{}
-	plan, err := block.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: volumeOf("v", "", 0), CSINode: registered(blockDriver, "id")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	withoutCall, err := attach.Driver{Name: blockDriver}.Decide(attach.Inputs{VolumeAttachment: va})
-	if err != nil {
-		t.Fatal(err)
-	}
+	va.Annotations = map[string]string{attach.AnnotationNodeID: "id", attach.AnnotationVolumeHandle: "v"}
+	published := attach.Target{VolumeHandle: "v", NodeID: "id"}
 	for name, tc := range map[string]struct {
-		plan attach.Plan
 		node *storagev1.CSINode
-		want bool
+		want string // node ID of the plan
 	}{
-		"as planned":                  {plan, registered(blockDriver, "id"), true},
-		"another node ID":             {plan, registered(blockDriver, "new"), false},
-		"CSINode gone":                {plan, nil, true},
-		"driver not on the node":      {plan, &storagev1.CSINode{}, true},
-		"node ID of another driver":   {plan, registered("another.example.com", "new"), true},
-		"driver that needs no attach": {withoutCall, registered(blockDriver, "new"), true},
+		"as planned":                {registered(blockDriver, "id"), "id"},
+		"another node ID":           {registered(blockDriver, "new"), "new"},
+		"CSINode gone":              {nil, "id"},
+		"driver not on the node":    {&storagev1.CSINode{}, "id"},
+		"node ID of another driver": {registered("another.example.com", "new"), "id"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := block.IsCurrent(tc.plan, tc.node); got != tc.want {
-				t.Errorf("current: %v, want %v", got, tc.want)
+			inputs := attach.Inputs{VolumeAttachment: va, CSINode: tc.node, Published: &attach.Record{Target: published}}
+			if tc.want == "new" {
+				inputs.PersistentVolume = volumeOf("v", "", 0)
+			}
+			plan, err := block.Decide(inputs)
+			if err != nil || plan.Target.NodeID != tc.want || !plan.MarkAttached || (plan.Publish == nil) != (tc.want == "id") {
+				t.Errorf("plan %+v, %v; want the node ID %q", plan, err, tc.want)
 			}
 		})
 	}

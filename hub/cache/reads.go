@@ -74,39 +74,32 @@ func (o *Overlay) Inputs(va *storagev1.VolumeAttachment) attach.Inputs {
 // from the API server: an object may be younger than its cache, and an error would reach the user's Pod. It also
 // reads a CSINode whose node ID is not the noted one.
 func (c *Cluster) ReadInputs(ctx context.Context, va *storagev1.VolumeAttachment) (attach.Inputs, error) {
-	return c.readInputs(ctx, va, c.Volume)
-}
-
-// ReadInputs is Cluster.ReadInputs with the newest known state of the PersistentVolume.
-func (o *Overlay) ReadInputs(ctx context.Context, va *storagev1.VolumeAttachment) (attach.Inputs, error) {
-	return o.cluster.readInputs(ctx, va, o.Volume)
-}
-
-func (c *Cluster) readInputs(ctx context.Context, va *storagev1.VolumeAttachment, volume func(name string) *attach.Volume) (attach.Inputs, error) {
 	inputs := attach.Inputs{VolumeAttachment: va}
 	var err error
 	if name := attach.VolumeName(va); name != "" {
-		if inputs.PersistentVolume = volume(name); inputs.PersistentVolume == nil {
+		if inputs.PersistentVolume = c.Volume(name); inputs.PersistentVolume == nil {
 			if inputs.PersistentVolume, err = c.ReadVolume(ctx, name); err != nil {
 				return inputs, err
 			}
 		}
 	}
-	inputs.CSINode, err = c.findCSINode(ctx, va)
+	inputs.CSINode, _, err = c.FindCSINode(ctx, va)
 	return inputs, err
 }
 
-// findCSINode returns the CSINode of a VolumeAttachment from the cache, nil if there is none. It reads the CSINode
+// FindCSINode returns the CSINode of a VolumeAttachment from the cache, nil if there is none. It reads the CSINode
 // from the API server if the cache may be behind it: a node can get its CSINode just before its first
 // VolumeAttachment, and a former holder of the lease may have noted a node ID that the cache does not show yet. What is
 // attached stays where it is noted, so its CSINode makes no difference.
-func (c *Cluster) findCSINode(ctx context.Context, va *storagev1.VolumeAttachment) (*storagev1.CSINode, error) {
-	node, noted := c.CSINode(va.Spec.NodeName), attach.NotedTarget(va).NodeID
+func (c *Cluster) FindCSINode(ctx context.Context, va *storagev1.VolumeAttachment) (node *storagev1.CSINode, read bool, err error) {
+	noted := attach.NotedTarget(va).NodeID
+	node = c.CSINode(va.Spec.NodeName)
 	stays := va.Status.Attached && va.DeletionTimestamp == nil
 	if id, ok := attach.NodeID(node, va.Spec.Attacher); node != nil && (stays || !ok || noted == "" || id == noted) {
-		return node, nil
+		return node, false, nil
 	}
-	return c.ReadCSINode(ctx, va.Spec.NodeName)
+	node, err = c.ReadCSINode(ctx, va.Spec.NodeName)
+	return node, err == nil, err
 }
 
 // ReadCSINode returns a CSINode as the API server has it now, nil if there is none.

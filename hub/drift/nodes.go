@@ -16,35 +16,38 @@ type Nodes struct {
 	Read func(ctx context.Context, name string) (*corev1.Node, error) // from the API server; nil: there is none
 
 	rounds atomic.Uint64
-	read   sync.Map // of *readNode, by name
+	mu     sync.Mutex
+	read   map[string]*readNode // by name; guarded by mu
 }
 
-// readNode is a Node as it was read last.
+// readNode is one read of a Node.
 type readNode struct {
-	mu    sync.Mutex // held while it is read
 	round uint64
 	at    time.Time
-	node  *corev1.Node // with status.volumesInUse and conditions alone
+	done  chan struct{} // closed when it has ended; guards what follows
+	node  *corev1.Node  // with status.volumesInUse and conditions alone
 	err   error
 }
 
 // Round begins a round. Get with its number reads each Node at most once, after the round has begun.
 func (n *Nodes) Round() uint64 { return n.rounds.Add(1) }
 
-func (n *Nodes) of(name string) *readNode {
-	r, _ := n.read.LoadOrStore(name, &readNode{})
-	return r.(*readNode)
-}
-
 // Get returns a Node, nil if there is none. It blocks until the API server has answered.
 func (n *Nodes) Get(ctx context.Context, name string, round uint64) (*corev1.Node, error) {
-	r := n.of(name)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.round >= round {
+	n.mu.Lock()
+	r := n.read[name]
+	if r != nil && r.round >= round {
+		n.mu.Unlock()
+		<-r.done
 		return r.node, r.err
 	}
-	r.round, r.at = n.rounds.Load(), time.Now()
+	if n.read == nil {
+		n.read = map[string]*readNode{}
+	}
+	r = &readNode{round: n.rounds.Load(), at: time.Now(), done: make(chan struct{})}
+	n.read[name] = r
+	n.mu.Unlock()
+	defer close(r.done)
 	if r.node, r.err = n.Read(ctx, name); r.node != nil {
 		r.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
 			Status: corev1.NodeStatus{VolumesInUse: r.node.Status.VolumesInUse, Conditions: r.node.Status.Conditions}}
@@ -52,14 +55,19 @@ func (n *Nodes) Get(ctx context.Context, name string, round uint64) (*corev1.Nod
 	return r.node, r.err
 }
 
-// Last returns a Node that was read after a time, nil if there is none. That a volume is in use may be known late, because that only
-// delays its detach; that it is not is read anew.
+// Last returns a Node that was read after a time, nil if there is none. It does not block. That a volume is in use may be known
+// late, because that only delays its detach; that it is not is read anew.
 func (n *Nodes) Last(name string, after time.Time) *corev1.Node {
-	r := n.of(name)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.at.After(after) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r := n.read[name]
+	if r == nil || !r.at.After(after) {
 		return nil
 	}
-	return r.node
+	select {
+	case <-r.done:
+		return r.node
+	default:
+		return nil
+	}
 }

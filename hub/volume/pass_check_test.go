@@ -13,7 +13,8 @@ func (m *passModel) check() {
 	m.begun(m.effect.Kind)
 	at, is := m.effect.Target, m.truth[m.effect.Target]
 	noted, owner := attach.NotedTarget(m.va), m.owners[at]
-	attaching := m.pass.Operation == attach.Attaching
+	attaching := m.pass.Plan.Operation == attach.Attaching
+	calls := m.pass.Plan.Target.VolumeHandle != ""
 	must := func(ok bool, what string) {
 		if !ok {
 			m.fail("%s at %q: %s", effectName(m.effect.Kind), at.NodeID, what)
@@ -29,8 +30,8 @@ func (m *passModel) check() {
 	}
 	switch m.effect.Kind {
 	case volume.AddFinalizers:
-		must(m.secretRead || !m.pass.Calls, "the secret was not read before")
-		must(noted == (attach.Target{}) || noted == at || !m.pass.Calls || m.isSeenTo(noted), "the note of another target goes, where the volume may be published")
+		must(m.secretRead || !calls, "the secret was not read before")
+		must(noted == (attach.Target{}) || noted == at || !calls || m.isSeenTo(noted), "the note of another target goes, where the volume may be published")
 	case volume.Publish:
 		must(attaching && m.va.DeletionTimestamp == nil, "not asked for")
 		must(m.secretRead, "the secret was not read")
@@ -38,8 +39,8 @@ func (m *passModel) check() {
 		must(!is.Done || is.Left, "it has succeeded before")
 		must(elsewhere(), "it may be published elsewhere")
 	case volume.MarkAttached:
-		must(!m.pass.Calls || is.Done && m.hasFinalizer() && noted == at, "nothing was published")
-		must(!m.pass.Calls || m.table.Believed(m.claim).Context["key"] == "value", "without the publish context")
+		must(!calls || is.Done && m.hasFinalizer() && noted == at, "nothing was published")
+		must(!calls || m.table.Believed(m.claim).Context["key"] == "value", "without the publish context")
 	case volume.Unpublish:
 		must(owner != volume.NotRead && owner < volume.Unclear, "there may be an owner")
 		must(attaching || m.va.DeletionTimestamp != nil || !m.va.Status.Attached, "the status says attached, and the object is not being deleted")
@@ -49,8 +50,8 @@ func (m *passModel) check() {
 		enough := map[bool]int{true: 1, false: 3}[attaching]
 		must(owner > volume.Wanted || attaching && owner == volume.Wanted || is.Refusals >= enough, "the driver was not asked often enough")
 	case volume.Release:
-		must(!m.pass.Calls || is.Gone || owner == volume.Owned, "no unpublish has succeeded")
-		must(!m.pass.Calls || elsewhere(), "it may be published elsewhere")
+		must(!calls || is.Gone || owner == volume.Owned, "no unpublish has succeeded")
+		must(!calls || elsewhere(), "it may be published elsewhere")
 	case volume.MarkDetached:
 		must(m.va.Status.Attached || m.released, "it is written already")
 		must(m.va.DeletionTimestamp == nil || !m.hasFinalizer(), "the finalizer is there, and the object is being deleted")

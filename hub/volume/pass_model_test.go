@@ -36,7 +36,7 @@ type passModel struct {
 	truth   map[attach.Target]truth
 
 	// Of the pass.
-	pass       volume.Pass
+	pass       volume.Run
 	effect     volume.Effect
 	secretRead bool
 	released   bool
@@ -77,7 +77,11 @@ func (m *passModel) begin() {
 }
 
 func (m *passModel) inputs() attach.Inputs {
-	return attach.Inputs{VolumeAttachment: m.va, PersistentVolume: attach.VolumeOf(m.pv), Unpublished: m.table.IsUnpublished(m.va), CSINode: &storagev1.CSINode{
+	var published *attach.Record
+	if b := m.table.Believed(m.claim); b.Belief == volume.Published {
+		published = &b.Record
+	}
+	return attach.Inputs{VolumeAttachment: m.va, PersistentVolume: attach.VolumeOf(m.pv), Lost: m.table.IsLost(m.va), Unpublished: m.table.IsUnpublished(m.va), Published: published, CSINode: &storagev1.CSINode{
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: passDriver, NodeID: m.nodeID}}}}}
 }
 
@@ -85,7 +89,7 @@ func (m *passModel) inputs() attach.Inputs {
 func (m *passModel) run() {
 	things := []func(){m.work, m.renumber, m.delete, m.restart, m.vanish, m.changeAttachRequired}
 	for m.va != nil {
-		m.effect, m.pass, m.secretRead, m.released, m.owners = volume.Effect{}, volume.Pass{}, false, false, map[attach.Target]volume.Ownership{}
+		m.effect, m.pass, m.secretRead, m.released, m.owners = volume.Effect{}, volume.Run{}, false, false, map[attach.Target]volume.Ownership{}
 		things[m.choose(m, between, len(things))]()
 	}
 }
@@ -143,27 +147,18 @@ func (m *passModel) vanish() {
 	}
 }
 
-// work is one look of a worker.
+// work is one run of a worker.
 func (m *passModel) work() {
-	if r, ok := m.decider.Recorded(m.inputs()); ok {
-		m.table.Restore(m.claim, r)
-	}
-	plan, err := m.decider.Decide(m.inputs())
-	if err != nil {
-		m.fail("%v", err)
-	}
-	if plan.Operation == attach.Idle {
-		m.log("nothing to do")
-		return
-	}
-	m.pass = volume.NewPass(plan)
 	for n := 0; ; n++ {
+		if !m.look() {
+			return
+		}
 		m.effect = m.table.NextEffect(m.claim, m.pass)
 		if m.effect.Kind == volume.Finished {
 			return
 		}
-		if n > 10 {
-			m.fail("the pass does not end")
+		if n > 12 {
+			m.fail("the run does not end")
 		}
 		m.check()
 		m.table.Start(m.claim, m.pass, m.effect)
@@ -177,6 +172,26 @@ func (m *passModel) work() {
 			return
 		}
 	}
+}
+
+// look makes the plan for the objects as they are, and reports whether there is something to do.
+func (m *passModel) look() bool {
+	if m.pass.Released() {
+		return true
+	}
+	m.claim = m.table.Open(m.va)
+	if r, ok := m.decider.Recorded(m.inputs()); ok {
+		m.table.Restore(m.claim, r)
+	}
+	before := m.pass.Plan.Operation
+	var err error
+	if m.pass.Plan, err = m.decider.Decide(m.inputs()); err != nil {
+		m.fail("%v", err)
+	}
+	if m.pass.Plan.Operation == attach.Idle && before == attach.Idle {
+		m.log("nothing to do")
+	}
+	return m.pass.Plan.Operation != attach.Idle
 }
 
 // happen lets an effect have its consequences. It returns its outcome, whether that is an error, and
@@ -219,11 +234,11 @@ func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
 			{"not called or cut off", volume.NotDone, nil}, {"the process ends", ended, nil}}
 		o.Context, o.Secrets = map[string]string{"key": "value"}, map[string]string{"password": "hunter22"}
 	case volume.MarkAttached:
-		ends = append(written(func() { m.va.Status.Attached = true }), end{"too large", volume.Rejected, func() { is.Done = !m.pass.Calls }})
+		ends = append(written(func() { m.va.Status.Attached = true }), end{"too large", volume.Rejected, func() { is.Done = m.pass.Plan.Target.VolumeHandle == "" }})
 	case volume.Unpublish:
 		gone := func() { is = truth{Gone: true} }
 		refused := func() {
-			if at != m.pass.Target {
+			if at != m.pass.Plan.Target {
 				is.Refusals = min(is.Refusals+1, 3)
 			}
 		}

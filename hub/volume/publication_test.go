@@ -2,6 +2,7 @@ package volume_test
 
 import (
 	"context"
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"slices"
 	"strings"
 	"testing"
@@ -35,26 +36,33 @@ func newClaimed() claimed {
 	return claimed{t, t.Open(claimOf("va"))}
 }
 
-// attachAt and detachAt are passes with all their steps.
-func attachAt(nodeID string) volume.Pass {
-	return volume.Pass{Operation: attach.Attaching, Target: target(nodeID), Record: attach.Record{Target: target(nodeID)}, Calls: true, NeedsFinalizers: true, Marks: true}
+// publishCall and unpublishCall are those of plans.
+var (
+	publishCall   = &csi.ControllerPublishVolumeRequest{}
+	unpublishCall = &csi.ControllerUnpublishVolumeRequest{}
+)
+
+// attachAt and detachAt are plans with all their steps.
+func attachAt(nodeID string) attach.Plan {
+	return attach.Plan{Operation: attach.Attaching, Target: target(nodeID), Publish: publishCall, AttachmentFinalizer: &attach.Patch{}, MarkAttached: true}
 }
 
-func detachAt(nodeID string) volume.Pass {
-	return volume.Pass{Operation: attach.Detaching, Target: target(nodeID), Calls: true}
+func detachAt(nodeID string) attach.Plan {
+	return attach.Plan{Operation: attach.Detaching, Target: target(nodeID), Unpublish: unpublishCall}
 }
 
-// run runs a pass, and returns its effects. They succeed and nobody else has the volume, unless outcomes
-// say otherwise. The pass ends with the first that does not succeed, as with an executor.
-func (c claimed) run(pass volume.Pass, outcomes map[volume.EffectKind]volume.Outcome) []string {
+// run makes a run for a plan, and returns its effects. They succeed and nobody else has the volume, unless outcomes
+// say otherwise. The run ends with the first that does not succeed, as with an executor.
+func (c claimed) run(plan attach.Plan, outcomes map[volume.EffectKind]volume.Outcome) []string {
 	var effects []string
+	run := volume.Run{Plan: plan}
 	for {
-		e := c.NextEffect(c.claim, pass)
+		e := c.NextEffect(c.claim, run)
 		if e.Kind == volume.Finished {
 			return effects
 		}
 		name := effectName(e.Kind)
-		if e.Target != pass.Target {
+		if e.Target != plan.Target {
 			name += " elsewhere"
 		}
 		effects = append(effects, name)
@@ -62,10 +70,16 @@ func (c claimed) run(pass volume.Pass, outcomes map[volume.EffectKind]volume.Out
 		if !ok {
 			o = volume.Outcome{Owner: volume.NoOwner}
 		}
-		c.Start(c.claim, pass, e)
-		c.Apply(c.claim, &pass, e, o)
-		if o.Result != volume.Succeeded && c.NextEffect(c.claim, pass).Kind != volume.Disown {
+		c.Start(c.claim, run, e)
+		c.Apply(c.claim, &run, e, o)
+		if o.Result != volume.Succeeded && c.NextEffect(c.claim, run).Kind != volume.Disown {
 			return effects
+		}
+		switch e.Kind { // the objects as they are then
+		case volume.AddFinalizers:
+			run.Plan.VolumeFinalizer, run.Plan.AttachmentFinalizer = nil, nil
+		case volume.MarkAttached:
+			run.Plan = attach.Plan{}
 		}
 	}
 }
@@ -74,21 +88,21 @@ func TestEffectsOfAPassComeInOrderAndNoneIsNeedless(t *testing.T) {
 	type outcomes = map[volume.EffectKind]volume.Outcome
 	failed, notDone := volume.Outcome{Result: volume.Failed}, volume.Outcome{Result: volume.NotDone}
 	owned := outcomes{volume.FindOwners: {Owner: volume.Owned}}
-	withoutCall := func(op attach.Operation) volume.Pass {
-		return volume.Pass{Operation: op, Marks: op == attach.Attaching}
+	withoutCall := func(op attach.Operation) attach.Plan {
+		return attach.Plan{Operation: op, MarkAttached: op == attach.Attaching}
 	}
 	guarded := attachAt("id-1")
-	guarded.NeedsFinalizers = false
+	guarded.AttachmentFinalizer = nil
 	for name, c := range map[string]struct {
 		before func(claimed)
-		pass   volume.Pass
+		pass   attach.Plan
 		out    outcomes
 		want   []string
 	}{
 		"attach":                         {nil, attachAt("id-1"), nil, []string{"ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
 		"attach, finalizers there":       {nil, guarded, nil, []string{"ReadSecret", "Publish", "MarkAttached"}},
 		"attach without a call":          {nil, withoutCall(attach.Attaching), nil, []string{"MarkAttached"}},
-		"finalizer restored":             {nil, volume.Pass{Operation: attach.Attaching, NeedsFinalizers: true}, nil, []string{"AddFinalizers"}},
+		"finalizer restored":             {nil, attach.Plan{Operation: attach.Attaching, AttachmentFinalizer: &attach.Patch{}}, nil, []string{"AddFinalizers"}},
 		"attach, no secret":              {nil, attachAt("id-1"), outcomes{volume.ReadSecret: notDone}, []string{"ReadSecret"}},
 		"attach, finalizers not written": {nil, attachAt("id-1"), outcomes{volume.AddFinalizers: notDone}, []string{"ReadSecret", "AddFinalizers"}},
 		"attach, publish fails":          {nil, attachAt("id-1"), outcomes{volume.Publish: failed}, []string{"ReadSecret", "AddFinalizers", "Publish"}},
@@ -291,7 +305,7 @@ func TestClaimIsRestoredExceptWhereItHasDisownedItsPublication(t *testing.T) {
 				table.Gone(volume.IdentityOf(claimOf(c.left)), &attach.Record{Target: target("id-1")})
 			case "va":
 				table.Restore(claim, attach.Record{Target: target("id-1")})
-				pass := volume.Pass{Operation: attach.Attaching, Target: target("id-2")}
+				pass := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Target: target("id-2")}}
 				table.Apply(claim, &pass, volume.Effect{Kind: volume.Disown, Target: target("id-1")}, volume.Outcome{})
 			}
 			table.Restore(claim, attach.Record{Target: target("id-1")})

@@ -11,7 +11,7 @@ import (
 type EffectKind int8
 
 const (
-	Finished      EffectKind = iota // nothing more to do in this pass
+	Finished      EffectKind = iota // nothing more to do
 	FindOwners                      // read who else owns the publication at the target
 	ReadSecret                      // read the Secret that the publish needs
 	AddFinalizers                   // write finalizers and notes
@@ -20,8 +20,8 @@ const (
 	Unpublish                       // call ControllerUnpublishVolume
 	Disown                          // make the publication at the target unowned, to be detached later
 	Release                         // remove the finalizer from the VolumeAttachment
-	MarkDetached                    // write the status of an object that finalizers of others keep alive
-	LookAgain                       // end the pass: it is not known who owns the publication
+	MarkDetached                    // write the status
+	LookAgain                       // end the run: it is not known who owns the publication
 )
 
 // Effect is one step to the outside.
@@ -62,40 +62,30 @@ type Outcome struct {
 	Secrets map[string]string // of Publish
 }
 
-// Pass is the work of one run on a claim: the plan for its objects when the run began, and the effects so far. It
-// is a plain value. After a pass that ends early, a new pass begins from the objects and the claim's publication.
-type Pass struct {
-	Operation       attach.Operation
-	Target          attach.Target // of the call; empty: the pass has none
-	Record          attach.Record // of the publication that a publish makes
-	Calls           bool          // the driver has to be called
-	NeedsFinalizers bool          // finalizers or notes are missing
-	Marks           bool          // the status has to be written
-	StatusFirst     bool          // of a detach: the status has to be written before all else
+// Run is one run on a claim: the plan for its objects as they are now, which is made again before each effect, and what the
+// run itself has found out. It is a plain value.
+type Run struct {
+	Plan attach.Plan
 
-	previous      Ownership // at the claim's previous target, if it has one
-	giveUp        bool      // the driver has refused to unpublish at the previous target often enough
-	owner         Ownership // at Target, for a detach
-	hasSecret     bool
-	hasFinalizers bool
-	marked        bool
-	released      bool
-	alive         bool
+	owner    Ownership     // of the publication at ownerAt
+	ownerAt  attach.Target // for which the owners were read last
+	secretAt attach.Target // for which the Secret was read
+	giveUp   bool          // the driver has refused to unpublish at the previous target often enough
+	released bool
+	alive    bool // the object still exists after the release
+	marked   bool // the status was written after the release
 }
 
-// NewPass returns the pass that carries out a plan.
-func NewPass(p attach.Plan) Pass {
-	return Pass{
-		Operation:       p.Operation,
-		Target:          p.Target,
-		Record:          p.Record(),
-		Calls:           p.Publish != nil || p.Unpublish != nil,
-		NeedsFinalizers: p.VolumeFinalizer != nil || p.AttachmentFinalizer != nil,
-		Marks:           p.MarkAttached,
-		StatusFirst:     p.StatusFirst,
-		released:        p.Release == nil,
+// ownerOf returns who owns the publication at a target, as far as the run has read it.
+func (r *Run) ownerOf(t attach.Target) Ownership {
+	if t != r.ownerAt {
+		return NotRead
 	}
+	return r.owner
 }
+
+// Released reports whether the run has removed the finalizer: no plan is made any more then.
+func (r *Run) Released() bool { return r.released }
 
 // previousTries is the number of refused unpublishes at the previous target after which a detach goes on without
 // it. With a driver that hangs, each try takes the timeout. An attach goes on after one try (csi-attacher
@@ -104,89 +94,74 @@ func NewPass(p attach.Plan) Pass {
 // at the previous target is unowned then, and is tried again until the driver unpublishes it.
 const previousTries = 3
 
-// nextEffect returns the next effect of a pass. It is pure.
-func (c *Claim) nextEffect(p Pass) Effect {
-	if p.StatusFirst && !p.marked {
-		return Effect{MarkDetached, p.Target}
-	}
-	believed := c.publication
-	if p.Target.VolumeHandle != "" && believed.MayBePublished() && believed.Target != p.Target {
-		// Other processes find the previous target by the note alone: the unpublish comes before the
-		// note is replaced, or removed with the finalizer.
-		switch {
-		case p.previous == NotRead:
-			return Effect{FindOwners, believed.Target}
-		case p.giveUp, p.previous > Wanted, p.previous == Wanted && p.Operation == attach.Attaching:
-			return Effect{Disown, believed.Target}
-		}
-		return Effect{Unpublish, believed.Target} // a VolumeAttachment that wants it there publishes it again
-	}
-	if p.Operation == attach.Attaching {
-		return c.nextOfAttach(p)
-	}
-	return c.nextOfDetach(p)
-}
-
-// nextOfAttach returns the effects of an attach in this order: finalizers and notes, the call, the status. After
-// any failure the finalizers stay: only an unpublish proves that a volume is detached.
-func (c *Claim) nextOfAttach(p Pass) Effect {
-	published := c.publication.Belief == Published && c.publication.Target == p.Target
+// next returns the next effect of a run. It is pure. The cases are asked from top to bottom.
+func (c *Claim) next(r Run) Effect {
+	p, b := &r.Plan, &c.publication
+	attaching := p.Operation == attach.Attaching
+	previous := p.Target.VolumeHandle != "" && b.MayBePublished() && b.Target != p.Target
+	calls := p.Publish != nil && (b.Belief != Published || b.Target != p.Target)
 	switch {
-	case p.Calls && !published && !p.marked && !p.hasSecret:
-		return Effect{ReadSecret, p.Target}
-	case p.NeedsFinalizers && !p.hasFinalizers && !p.marked: // also if somebody has removed a finalizer since the call
-		return Effect{AddFinalizers, p.Target}
-	case p.Calls && !published && !p.marked:
-		return Effect{Publish, p.Target}
-	case p.Marks && !p.marked:
-		return Effect{MarkAttached, p.Target}
-	}
-	return Effect{Kind: Finished}
-}
-
-// nextOfDetach returns the effects of a detach in this order: the call, the removal of the finalizer, and the
-// status if the object still exists. The finalizer is removed before the status is written: as long as the
-// status says "attached", nobody attaches the volume elsewhere (external-attacher issue 587), and an object that
-// is gone needs no status. An object that is not being deleted stays, and must not say "attached" while its volume is
-// not: then the status comes first (StatusFirst).
-func (c *Claim) nextOfDetach(p Pass) Effect {
-	switch {
-	case p.released && p.alive && !p.marked:
+	// The end of a detach. The finalizer goes before the status is written: as long as the status says "attached", nobody
+	// attaches the volume elsewhere (external-attacher issue 587). An object that is gone needs no status.
+	case r.released && r.alive && !r.marked:
 		return Effect{MarkDetached, p.Target}
-	case p.released:
+	case r.released, p.Operation == attach.Idle:
 		return Effect{Kind: Finished}
-	case !p.Calls || c.publication.isUnpublished(p.Target) || p.owner == Owned:
+	// An object that is not being deleted stays, and must not say "attached" while its volume is not.
+	case p.StatusFirst:
+		return Effect{MarkDetached, p.Target}
+
+	// The previous target. Other processes find it by the note alone: the unpublish comes before the note is replaced, or
+	// removed with the finalizer. A VolumeAttachment that wants the volume there publishes it again.
+	case previous && r.ownerOf(b.Target) == NotRead:
+		return Effect{FindOwners, b.Target}
+	case previous && (r.giveUp || r.owner > Wanted || r.owner == Wanted && attaching):
+		return Effect{Disown, b.Target}
+	case previous:
+		return Effect{Unpublish, b.Target}
+
+	// An attach. After any failure the finalizers stay: only an unpublish proves that a volume is detached.
+	case attaching && calls && r.secretAt != p.Target: // before anything is written
+		return Effect{ReadSecret, p.Target}
+	case attaching && (p.VolumeFinalizer != nil || p.AttachmentFinalizer != nil): // also if somebody has removed one since the call
+		return Effect{AddFinalizers, p.Target}
+	case attaching && calls:
+		return Effect{Publish, p.Target}
+	case attaching && p.MarkAttached:
+		return Effect{MarkAttached, p.Target}
+	case attaching:
+		return Effect{Kind: Finished}
+
+	// A detach. Only a successful unpublish lets the finalizer go, or another owner, whose deletion detaches the volume.
+	case p.Unpublish == nil, b.isUnpublished(p.Target), r.ownerOf(p.Target) == Owned:
 		return Effect{Release, p.Target}
-	case p.owner == NotRead:
+	case r.ownerOf(p.Target) == NotRead:
 		return Effect{FindOwners, p.Target}
-	case p.owner == Unclear:
+	case r.owner == Unclear:
 		return Effect{LookAgain, p.Target}
 	}
 	return Effect{Unpublish, p.Target}
 }
 
 // start notes that a publish begins. It is pure.
-func (c *Claim) start(p Pass) {
+func (c *Claim) start(p attach.Plan) {
 	c.forgetDisowned(p.Target)
-	c.publication = Publication{Record: p.Record, Belief: Uncertain, Secrets: c.publication.Secrets}
+	c.lost = c.lost || c.publication.Belief == Unpublished && c.seen.attached // until the status has the new publish context
+	c.publication = Publication{Record: p.Record(), Belief: Uncertain, Secrets: c.publication.Secrets}
 }
 
-// apply notes how an effect has ended. It is pure: it changes only the claim and the pass.
-func (c *Claim) apply(p *Pass, e Effect, o Outcome) {
+// apply notes how an effect has ended. It is pure: it changes only the claim and the run.
+func (c *Claim) apply(r *Run, e Effect, o Outcome) {
 	ok := o.Result == Succeeded
 	switch e.Kind {
 	case FindOwners:
-		switch {
-		case !ok: // they are read again: to skip the call would leave the volume attached
-		case e.Target == p.Target:
-			p.owner = o.Owner
-		default:
-			p.previous = o.Owner
+		if ok { // else they are read again: to skip the call would leave the volume attached
+			r.owner, r.ownerAt = o.Owner, e.Target
 		}
 	case ReadSecret:
-		p.hasSecret = ok
-	case AddFinalizers:
-		p.hasFinalizers = ok
+		if ok {
+			r.secretAt = e.Target
+		}
 	case Publish:
 		if ok {
 			c.publication.Belief, c.publication.Context, c.publication.Secrets = Published, o.Context, o.Secrets
@@ -195,8 +170,8 @@ func (c *Claim) apply(p *Pass, e Effect, o Outcome) {
 	case MarkAttached:
 		switch {
 		case ok:
-			p.marked = true
-			if p.Calls {
+			c.lost = false
+			if c.publication.Belief == Published {
 				c.publication.Belief, c.publication.Context = Recorded, nil
 			}
 		case c.publication.Belief == Published && (o.Result == Rejected || !c.publication.keepsContext()):
@@ -205,32 +180,32 @@ func (c *Claim) apply(p *Pass, e Effect, o Outcome) {
 			c.publication.Belief, c.publication.Context = Uncertain, nil
 		}
 	case Unpublish:
-		c.unpublished(p, e, o.Result)
+		c.unpublished(r, e, o.Result)
 	case Disown:
-		c.disowned, c.publication, c.refusals = append(c.disowned, c.publication.Target), Publication{}, 0
+		c.disowned, c.publication, c.refusals, r.giveUp = append(c.disowned, c.publication.Target), Publication{}, 0, false
 	case Release:
-		p.released, p.alive = ok, o.Alive
+		r.released, r.alive = ok, o.Alive
 	case MarkDetached:
-		p.marked = ok
+		r.marked = ok && r.released
 	}
 }
 
-func (c *Claim) unpublished(p *Pass, e Effect, r Result) {
+func (c *Claim) unpublished(run *Run, e Effect, r Result) {
 	if r == Succeeded {
 		c.publication = Publication{Record: attach.Record{Target: e.Target}, Belief: Unpublished}
 		c.refusals = 0
 		c.forgetDisowned(e.Target)
 		return
 	}
-	if e.Target == p.Target || r != Failed { // Rejected: a Secret is missing, say
+	if e.Target == run.Plan.Target || r != Failed { // Rejected: a Secret is missing, say
 		return
 	}
 	tries := previousTries
-	if p.Operation == attach.Attaching {
+	if run.Plan.Operation == attach.Attaching {
 		tries = 1
 	}
 	c.refusals++
-	p.giveUp = c.refusals >= tries
+	run.giveUp = c.refusals >= tries
 }
 
 // forgetDisowned notes that the claim has no unowned publication at a target any more.
@@ -254,37 +229,37 @@ func (t *Table) Believed(c *Claim) Publication {
 	return c.publication
 }
 
-// NextEffect returns the next effect of a pass.
-func (t *Table) NextEffect(c *Claim, p Pass) Effect {
+// NextEffect returns the next effect of a run.
+func (t *Table) NextEffect(c *Claim, r Run) Effect {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return c.nextEffect(p)
+	return c.next(r)
 }
 
 // Start notes that an effect begins: from now on it may have happened, whatever the answer.
-func (t *Table) Start(c *Claim, p Pass, e Effect) {
+func (t *Table) Start(c *Claim, r Run, e Effect) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch e.Kind {
 	case Publish:
-		c.start(p)
+		c.start(r.Plan)
 		t.resolve(e.Target) // the claim owns the publication now
 	case Release:
 		if c.gone.IsZero() { // before the event of the deletion, see WasReleased
 			t.released[c.UID] = true
 		}
-		if p.owner == Owned && c.publication.Target == p.Target {
+		if r.owner == Owned && c.publication.Target == e.Target {
 			c.publication = Publication{} // the other VolumeAttachment detaches it
 		}
 	}
 }
 
 // Apply notes how an effect has ended.
-func (t *Table) Apply(c *Claim, p *Pass, e Effect, o Outcome) {
+func (t *Table) Apply(c *Claim, r *Run, e Effect, o Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := c.publication
-	c.apply(p, e, o)
+	c.apply(r, e, o)
 	switch {
 	case e.Kind == Disown:
 		t.disown(c.Identity, before)
