@@ -134,7 +134,7 @@
 //   - maxPerNode is ignored. A driver that takes few calls for a node fails under many.
 //     Killed by hub/queue.TestSlotOfANodeGoesToADetachFirst.
 //
-// hub/volume/pass.go:
+// hub/volume/effects.go:
 //
 //   - finalizer goes before the unpublish. A crash in between leaves the volume attached, and nobody knows of it.
 //     Killed by hub/volume.TestEffectsOfAPassComeInOrderAndNoneIsNeedless.
@@ -172,10 +172,17 @@
 //   - owners are not read. The detach of an old VolumeAttachment takes the volume from the one that owns it now.
 //     Killed by hub.TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID, hub.TestDetachDoesNotHitWhatASidecarHasAttachedWhereItIsNoted.
 //
-// hub/execute.go:
+// hub/attach/plan.go:
 //
 //   - node ID is not compared before the status. A node that registered anew during the call gets a volume that is attached to its old node ID.
 //     Killed by hub.TestNodeThatGetsAnotherIDWhileItsVolumeIsAttachedHasItUnderTheNewIDOnly.
+//   - noted node ID is ignored. A volume cannot be detached from a node that is gone.
+//     Killed by hub/attach.TestDetachWithoutWhatIsGone.
+//   - lost capability counts as detached. A driver that was upgraded wrongly loses all its finalizers, and its volumes stay attached.
+//     Killed by hub/attach.TestDriverThatLostItsCapabilityIsNotTakenForDetached.
+//
+// hub/execute.go:
+//
 //   - publish context is dropped. The kubelet cannot find the device.
 //     Killed by hub.TestPublishContextThatIsTooLargeIsAClearErrorAndLosesNothing.
 //   - volume that is used once the status is written is detached. A CSIDriver that was created again by mistake takes the volume of a Pod that has just started.
@@ -184,13 +191,13 @@
 //     Killed by hub.TestOnlyTheDriversOwnErrorIsAnAnswer.
 //   - write by another than the worker counts as seen. A deletion that the answer to the write of an error shows is missed: the volume stays attached.
 //     Killed by hub.TestDeletionThatComesWithTheAnswerToAWriteIsNotMissed.
+//   - volume in use is detached when attachRequired is false. A CSIDriver that was recreated wrongly takes the volumes from running Pods.
+//     Killed by hub.TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach.
 //
 // hub/worker.go:
 //
 //   - lost capability is ignored. While the endpoint is that of the node plugin, volumes are marked attached without a call.
 //     Killed by hub.TestNothingIsMarkedAttachedForADriverThatHasLostItsCapability.
-//   - volume in use is detached when attachRequired is false. A CSIDriver that was recreated wrongly takes the volumes from running Pods.
-//     Killed by hub.TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach.
 //   - lost connection counts as a failure of the volume. All volumes of a driver back off because the driver restarted.
 //     Killed by hub.TestWaitsWithoutBackoffAreAsDocumented.
 //
@@ -259,13 +266,6 @@
 //
 //   - noted volume handle is ignored. After a PersistentVolume was recreated under its name, the new volume is detached in place of the old one.
 //     Killed by hub/attach.TestRecordedHandleIsTheNotedOneAndNotThatOfANamesake.
-//
-// hub/attach/plan.go:
-//
-//   - noted node ID is ignored. A volume cannot be detached from a node that is gone.
-//     Killed by hub/attach.TestDetachWithoutWhatIsGone.
-//   - lost capability counts as detached. A driver that was upgraded wrongly loses all its finalizers, and its volumes stay attached.
-//     Killed by hub/attach.TestDriverThatLostItsCapabilityIsNotTakenForDetached.
 //
 // hub/attach/inputs.go:
 //

@@ -52,8 +52,8 @@ var objectRows = []mutant{
 	{
 		name:   "volume in use is detached when attachRequired is false",
 		harm:   "A CSIDriver that was recreated wrongly takes the volumes from running Pods.",
-		file:   "hub/worker.go",
-		old:    "if err == nil && plan.StatusFirst && plan.Release != nil {",
+		file:   "hub/execute.go",
+		old:    "if x.run.Plan.StatusFirst && x.run.Plan.Release != nil {",
 		new:    "if false {",
 		killed: []string{"hub.TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach"},
 	},

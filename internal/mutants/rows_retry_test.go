@@ -52,7 +52,7 @@ var retryRows = []mutant{
 	{
 		name:   "attach does not try again after the detach elsewhere",
 		harm:   "It waits out a backoff of up to a minute although the volume is free.",
-		file:   "hub/volume/pass.go",
+		file:   "hub/volume/effects.go",
 		old:    "\t\tt.Queue.DetachedLocked(e.Target.VolumeHandle, c.Node)\n",
 		new:    "",
 		killed: []string{"hub/volume.TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere"},

@@ -4,7 +4,7 @@ var unownedRows = []mutant{
 	{
 		name:   "previous target is forgotten",
 		harm:   "The volume stays attached there for ever.",
-		file:   "hub/volume/pass.go",
+		file:   "hub/volume/effects.go",
 		old:    "\t\tt.disown(c.Identity, before)\n",
 		new:    "\t\t_ = before\n",
 		killed: []string{"hub/volume.TestClaimThatMovesOnLeavesItsPublicationUnowned"},
@@ -52,7 +52,7 @@ var unownedRows = []mutant{
 	{
 		name:   "publish does not take an unowned publication over",
 		harm:   "The volume that was just attached is detached again.",
-		file:   "hub/volume/pass.go",
+		file:   "hub/volume/effects.go",
 		old:    "\t\tt.resolve(e.Target) // the claim owns the publication now\n",
 		new:    "",
 		killed: []string{"hub/volume.TestPublishAtTheTargetTakesAnUnownedPublicationOver"},
@@ -92,7 +92,7 @@ var unownedRows = []mutant{
 	{
 		name:   "object that is released counts as vanished",
 		harm:   "Each detach is made twice.",
-		file:   "hub/volume/pass.go",
+		file:   "hub/volume/effects.go",
 		old:    "t.released[c.UID] = true",
 		new:    "t.released[c.UID] = false",
 		killed: []string{"hub/volume.TestVolumeThatWasDetachedAndReleasedIsNotTakenForAttached"},
