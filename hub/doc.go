@@ -30,12 +30,12 @@
 //     Queue lets the item into the attach or the detach lane when no other work on the volume comes first,
 //     and starts a worker for it (hub/queue). What is believed of the volume is in the volume.Table (hub/volume).
 //  3. The worker (worker.go) reads the objects again if their cached state is from before the term
-//     (takeover.go), and attach.Driver.Decide makes a plan (hub/attach).
-//  4. The worker executes the plan effect by effect (execute.go): finalizers and notes, the CSI call
+//     (takeover.go).
+//  4. Before each effect, attach.Driver.Decide makes the plan for the objects as they are then (hub/attach), and the Table says
+//     what is next (hub/volume/effects.go). The worker does it (execute.go): finalizers and notes, the CSI call
 //     (call.go), the status. Each write passes the driver's write budget and the fence of its lease.
-//  5. After success the worker compares the newest state of the object with the state that it began with: if
-//     the object was deleted meanwhile, say, the item runs again. After an error it writes the error into the
-//     status, and the item waits for its backoff (backoff.go).
+//  5. If the object was deleted meanwhile, say, the item runs again in the other lane. After an error the worker writes the
+//     error into the status, and the item waits for its backoff (backoff.go).
 //
 // # What no event leads to
 //

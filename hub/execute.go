@@ -60,7 +60,6 @@ func (x *execution) execute(ctx context.Context) error {
 				return errBlocked
 			}
 			reserved, asked = at, effect.Kind == volume.Publish
-			continue // the claim may have changed while it waited
 		}
 		table.Start(x.claim, x.run, effect)
 		outcome, err := x.do(ctx, effect)

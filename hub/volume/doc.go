@@ -6,10 +6,11 @@
 //   - A Publication is what is believed about a volume at one target (volume handle and node ID):
 //     that it is, or may be, published there, known from a call or from what objects record. A claim owns
 //     it, or it is Unowned: its former owner is gone, or wants the volume at another target now.
-//   - A Pass is the work of one run on a claim. Each Effect is one step to the outside: NextEffect
-//     returns the next one, Apply notes how it ended. Package hub makes the steps and decides nothing.
+//   - A Run is one run on a claim: the plan for its objects as they are now, and what the run has found out. Each Effect is one
+//     step to the outside: NextEffect returns the next one, Apply notes how it ended. Package hub makes the steps and decides
+//     nothing.
 //
-// A claim's nextEffect, start and apply are pure: they use no clock, lock or goroutine.
+// A claim's next, start and apply are pure: they use no clock, lock or goroutine.
 //
 // Which work starts, and when, is decided by the Table's Queue (hub/queue), which asks the Table what is believed.
 //

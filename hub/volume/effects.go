@@ -121,7 +121,7 @@ func (c *Claim) next(r Run) Effect {
 		return Effect{Unpublish, b.Target}
 
 	// An attach. After any failure the finalizers stay: only an unpublish proves that a volume is detached.
-	case attaching && calls && r.secretAt != p.Target: // before anything is written
+	case attaching && calls && p.SecretRef != nil && r.secretAt != p.Target: // before anything is written
 		return Effect{ReadSecret, p.Target}
 	case attaching && (p.VolumeFinalizer != nil || p.AttachmentFinalizer != nil): // also if somebody has removed one since the call
 		return Effect{AddFinalizers, p.Target}

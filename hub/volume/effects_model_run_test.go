@@ -13,9 +13,10 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-const (
-	passDriver = "pass.example.com"
-)
+const passDriver = "pass.example.com"
+
+// modelSecret is one for all models: their states are compared as texts, with its address.
+var modelSecret = &corev1.SecretReference{Namespace: "ns", Name: "secret"}
 
 // target is the volume of all these tests at a node ID.
 func target(nodeID string) attach.Target {
@@ -60,7 +61,7 @@ func newPassModel(s *script, edit func(*passModel)) *passModel {
 			Spec: storagev1.VolumeAttachmentSpec{Attacher: passDriver, NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("pv")}}},
 		pv: &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"},
 			Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: passDriver, VolumeHandle: "v"}}}}}
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: passDriver, VolumeHandle: "v", ControllerPublishSecretRef: modelSecret}}}}}
 	if edit != nil {
 		edit(m)
 	}

@@ -3,6 +3,7 @@ package volume_test
 import (
 	"context"
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
 	"slices"
 	"strings"
 	"testing"
@@ -44,7 +45,7 @@ var (
 
 // attachAt and detachAt are plans with all their steps.
 func attachAt(nodeID string) attach.Plan {
-	return attach.Plan{Operation: attach.Attaching, Target: target(nodeID), Publish: publishCall, AttachmentFinalizer: &attach.Patch{}, MarkAttached: true}
+	return attach.Plan{Operation: attach.Attaching, Target: target(nodeID), SecretRef: &corev1.SecretReference{}, Publish: publishCall, AttachmentFinalizer: &attach.Patch{}, MarkAttached: true}
 }
 
 func detachAt(nodeID string) attach.Plan {
@@ -66,6 +67,9 @@ func (c claimed) run(plan attach.Plan, outcomes map[volume.EffectKind]volume.Out
 			name += " elsewhere"
 		}
 		effects = append(effects, name)
+		if len(effects) > 20 {
+			return effects
+		}
 		o, ok := outcomes[e.Kind]
 		if !ok {
 			o = volume.Outcome{Owner: volume.NoOwner}
