@@ -67,14 +67,7 @@ func (e events) drift(va *storagev1.VolumeAttachment, action registry.DriftActio
 
 // dangling reports that the driver has a volume published where no VolumeAttachment asks for it.
 func (e events) dangling(v *attach.Volume, at attach.Target, node, end string) {
-	e.warn(v.Object(), driftDetected, attach.Text(danglingText(at.VolumeHandle, at.NodeID, node)+"; "+end))
-}
-
-func danglingText(handle, nodeID, node string) string {
-	if node == "" {
-		return fmt.Sprintf("the driver reports volume %q on node ID %q, where no VolumeAttachment asks for it", handle, nodeID)
-	}
-	return fmt.Sprintf("the driver reports volume %q on node %q (node ID %q), where no VolumeAttachment asks for it", handle, node, nodeID)
+	e.warn(v.Object(), driftDetected, attach.Text(fmt.Sprintf("the driver reports volume %q on node %q (node ID %q), where no VolumeAttachment asks for it; %s", at.VolumeHandle, node, at.NodeID, end)))
 }
 
 // gaveUp reports on an object that the hub no longer tries to detach an unowned publication.
