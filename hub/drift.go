@@ -14,13 +14,13 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// drifts connects a drift.Watch with the leader: it is its View, Queue and Actions.
+// drifts connects a drift.Watch with the leader: it is its Queue and Actions.
 type drifts struct{ l *leader }
 
 func (l *leader) newDrift() *drift.Watch {
 	of := drifts{l}
 	return &drift.Watch{Driver: l.decider, Settings: func() registry.Drift { return l.settings().Drift }, Session: of.session,
-		Cluster: l.cluster, Nodes: &l.nodes, View: of, Queue: of, Actions: of, Logger: l.logger}
+		Cluster: l.cluster, Nodes: &l.nodes, View: l.overlay, KnowsAll: l.knowsAll, Queue: of, Actions: of, Logger: l.logger}
 }
 
 // driftCheck returns the periodic comparison with the driver's list.
@@ -35,17 +35,6 @@ func (d drifts) session() drift.Session {
 	}
 	return s
 }
-
-// Attachments implements drift.View.
-func (d drifts) Attachments() []*storagev1.VolumeAttachment { return d.l.attachments() }
-
-// Inputs implements drift.View.
-func (d drifts) Inputs(va *storagev1.VolumeAttachment) attach.Inputs {
-	return d.l.overlay.CachedInputs(d.l.overlay.Newest(va))
-}
-
-// KnowsAll implements drift.View.
-func (d drifts) KnowsAll(ctx context.Context) (bool, error) { return d.l.knowsAll(ctx) }
 
 // Listing implements drift.Queue.
 func (d drifts) Listing() (changed func(attach.Target) bool, end func()) { return d.l.table.Listing() }
@@ -124,13 +113,4 @@ func (d drifts) reported() []status.UnownedPublication {
 			PersistentVolume: r.Volumes[0].Name, Since: r.Since, LastError: r.Kept, Listed: true, ReportOnly: true})
 	}
 	return views
-}
-
-// attachments returns the newest known states of the driver's VolumeAttachments.
-func (l *leader) attachments() []*storagev1.VolumeAttachment {
-	vas := l.cluster.AttachmentsOfDriver(l.name)
-	for i, va := range vas {
-		vas[i] = l.overlay.Newest(va)
-	}
-	return vas
 }

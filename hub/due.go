@@ -75,9 +75,7 @@ func (m *manager) due(s driverState, requested []string, all bool, now time.Time
 			}
 		}
 	} else {
-		for _, va := range m.cluster.AttachmentsOfDriver(m.name) {
-			vas = append(vas, m.overlay.Newest(va))
-		}
+		vas = m.overlay.AttachmentsOfDriver(m.name)
 	}
 	return countDue(m.decider(), vas, s.spec.StuckAfter, now)
 }

@@ -33,8 +33,7 @@ func (l *leader) resync(logger klog.Logger) {
 	}
 	missed += l.table.Requeue()
 	decider := l.decider()
-	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
-		va = l.overlay.Newest(va)
+	for _, va := range l.overlay.AttachmentsOfDriver(l.name) {
 		if op, lane := l.wantedOf(decider, va); op != attach.Idle {
 			add(queue.ClaimKey(va.Name), lane, func() queue.Place { return l.placeOf(va, op) })
 		}

@@ -83,8 +83,7 @@ func (w *stuckWatch) look(ctx context.Context) {
 	l := w.leader
 	stuck := map[types.UID]stuckVolume{}
 	var fresh []string
-	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
-		va = l.overlay.Newest(va)
+	for _, va := range l.overlay.AttachmentsOfDriver(l.name) {
 		op, _ := l.wantedOf(l.decider(), va)
 		since, now := wantedSince(va, op), time.Now()
 		if !isStuck(since, l.settings().StuckAfter, now) {

@@ -22,8 +22,7 @@ func (l *leader) backfill() {
 	l.callsSeen.Add(1) // any may
 	var due []*storagev1.VolumeAttachment
 	finished := 0
-	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
-		va = l.overlay.Newest(va)
+	for _, va := range l.overlay.AttachmentsOfDriver(l.name) {
 		if decider.RequiredOperation(va) != attach.Idle || l.table.IsUnpublished(va) || decider.HasStaleError(va) {
 			due = append(due, va)
 		}

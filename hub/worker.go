@@ -138,7 +138,7 @@ func (l *leader) checkCapability(decider attach.Driver) error {
 	if decider.Capabilities.PublishUnpublish || l.noCallsAt.Load() == seen {
 		return nil
 	}
-	if decider.RecordedCalls(l.attachments) > 0 || l.table.HasPublications() {
+	if decider.RecordedCalls(func() []*storagev1.VolumeAttachment { return l.overlay.AttachmentsOfDriver(l.name) }) > 0 || l.table.HasPublications() {
 		return errLostCapability
 	}
 	l.noCallsAt.Store(seen)

@@ -114,6 +114,15 @@ func (o *Overlay) Newest(va *storagev1.VolumeAttachment) *storagev1.VolumeAttach
 	return va
 }
 
+// AttachmentsOfDriver returns the newest known states of a driver's VolumeAttachments.
+func (o *Overlay) AttachmentsOfDriver(driver string) []*storagev1.VolumeAttachment {
+	vas := o.cluster.AttachmentsOfDriver(driver)
+	for i, va := range vas {
+		vas[i] = o.Newest(va)
+	}
+	return vas
+}
+
 // Volume returns the newest known state of a PersistentVolume, nil if there is none.
 func (o *Overlay) Volume(name string) *attach.Volume {
 	obj, ok, err := o.volumes.GetByKey(name)

@@ -27,7 +27,7 @@ func (w *Watch) compare(ctx context.Context, l listing) {
 		if !canDrift(l.driver, va) || !same && !working {
 			continue
 		}
-		inputs := w.View.Inputs(va)
+		inputs := w.View.CachedInputs(va)
 		if (working || va.Status.AttachError != nil) && listed(l.driver, inputs, l.published) {
 			w.Actions.Present(ctx, va)
 		}

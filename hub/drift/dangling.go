@@ -88,7 +88,8 @@ func (w *Watch) actOnDangling(ctx context.Context, l listing) {
 // WhyKeptNow returns why a volume that only a listing has shown must not be detached from a target any more, for people; "" if it may
 // be. It blocks until the API server has returned the nodes.
 func (w *Watch) WhyKeptNow(ctx context.Context, target attach.Target) string {
-	l := listing{driver: w.Driver(), after: w.View.Attachments(), changed: func(attach.Target) bool { return false }} // the detach itself
+	l := listing{driver: w.Driver(), changed: func(attach.Target) bool { return false }} // the detach itself
+	l.after = w.View.AttachmentsOfDriver(l.driver.Name)
 	at := attach.Target{VolumeHandle: l.driver.ListedHandle(target.VolumeHandle, target.NodeID), NodeID: target.NodeID}
 	l.published = csiclient.Published{at.VolumeHandle: {IDs: []string{at.NodeID}, Unknown: true}} // also elsewhere, perhaps
 	w.findClaimants(&l)
@@ -140,7 +141,7 @@ func (w *Watch) facts(ctx context.Context, l listing, targets []attach.Target) [
 	if len(targets) == 0 {
 		return nil
 	}
-	knowsAll, err := w.View.KnowsAll(ctx)
+	knowsAll, err := w.KnowsAll(ctx)
 	found, byKey := make([]*Dangling, len(targets)), map[string][]*Dangling{}
 	for i, at := range targets {
 		found[i] = &Dangling{at, Facts{Unasked: l.driver.NoAttach, Nodes: slices.Sorted(slices.Values(l.nodes[at.NodeID])),
@@ -200,7 +201,7 @@ func (w *Watch) findClaimant(l listing, d *Dangling) {
 	}
 	for _, va := range w.Cluster.AttachmentsOfVolume(d.Volumes[0].Name) {
 		isOurs := va.Spec.Attacher == l.driver.Name
-		switch is, _ := isMissing(l.driver, w.View.Inputs(va), l.published); {
+		switch is, _ := isMissing(l.driver, w.View.CachedInputs(w.View.Newest(va)), l.published); {
 		case isOurs && is:
 			d.Missing = va.Name
 		case !isOurs && slices.Contains(d.Nodes, va.Spec.NodeName): // of a driver that wraps this one, say

@@ -92,7 +92,7 @@ func TestVolumeAttachmentAsksForWhatItMayHaveOrGetAttached(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, lister, tc.va, volume(), second, node("node-1", "id-1"), node("node-2", "id-2"), node("node-3", "old"))
-			l := listing{driver: lister, after: w.Attachments(), changed: func(attach.Target) bool { return false }}
+			l := listing{driver: lister, after: w.watch.View.AttachmentsOfDriver(driverName), changed: func(attach.Target) bool { return false }}
 			l.published = csiclient.Published{"vol-1": on("id-1", "id-2", "old"), "vol-2": on("old", "id-2", "id-1")}
 			w.watch.findClaimants(&l)
 			var got []string

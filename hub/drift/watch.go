@@ -35,12 +35,11 @@ type Session interface {
 	ListVolumes(ctx context.Context, pageSize int) (listed csiclient.Published, took time.Duration, err error)
 }
 
-// View is what this process knows of the driver's objects, its own writes included.
+// View is what this process knows of the driver's objects, its own writes included: a *cache.Overlay.
 type View interface {
-	Attachments() []*storagev1.VolumeAttachment
-	Inputs(*storagev1.VolumeAttachment) attach.Inputs
-	// KnowsAll reports whether the view has every VolumeAttachment that a former leader may have worked for.
-	KnowsAll(context.Context) (bool, error)
+	AttachmentsOfDriver(driver string) []*storagev1.VolumeAttachment
+	Newest(*storagev1.VolumeAttachment) *storagev1.VolumeAttachment
+	CachedInputs(*storagev1.VolumeAttachment) attach.Inputs
 }
 
 // Queue is the work for the driver.
@@ -72,6 +71,8 @@ type Watch struct {
 	Cluster  *cache.Cluster
 	Nodes    *Nodes
 	View     View
+	// KnowsAll reports whether the view has every VolumeAttachment that a former leader may have worked for.
+	KnowsAll func(context.Context) (bool, error)
 	Queue    Queue
 	Actions  Actions
 	Logger   klog.Logger
@@ -127,8 +128,8 @@ func (w *Watch) Check(ctx context.Context) {
 	if session == nil {
 		return
 	}
-	l := listing{before: map[string]*storagev1.VolumeAttachment{}}
-	for _, va := range w.View.Attachments() {
+	l := listing{driver: w.Driver(), before: map[string]*storagev1.VolumeAttachment{}}
+	for _, va := range w.View.AttachmentsOfDriver(l.driver.Name) {
 		if !w.Queue.Has(va.Name) {
 			l.before[va.Name] = va
 		}
@@ -147,7 +148,7 @@ func (w *Watch) Check(ctx context.Context) {
 		return
 	}
 	w.failed, w.confirm = 0, false
-	l.driver, l.after = w.Driver(), w.View.Attachments()
+	l.driver, l.after = w.Driver(), w.View.AttachmentsOfDriver(l.driver.Name)
 	w.Queue.Listed(func(at attach.Target) (listed, there bool) {
 		nodes, listed := l.published[l.driver.ListedHandle(at.VolumeHandle, at.NodeID)]
 		return listed && !nodes.Unknown, nodes.Has(at.NodeID)

@@ -117,7 +117,8 @@ func newWorld(t *testing.T, driver attach.Driver, objects ...any) *world {
 	}
 	w := &world{t: t, during: func() {}, node: &corev1.Node{}}
 	w.watch = &Watch{Driver: func() attach.Driver { return driver }, Settings: func() registry.Drift { return registry.Drift{Unexpected: registry.UnexpectedDetach} },
-		Session: func() Session { return w }, Cluster: cluster, View: w, Queue: w, Actions: w, Logger: klog.Background(),
+		Session: func() Session { return w }, Cluster: cluster, View: cache.NewOverlay(klog.Background(), cluster), Queue: w,
+		KnowsAll: func(context.Context) (bool, error) { return true, nil }, Actions: w, Logger: klog.Background(),
 		Nodes: &Nodes{Read: func(context.Context, string) (*corev1.Node, error) { return w.node, nil }}}
 	w.put(objects...)
 	return w
@@ -154,17 +155,6 @@ func (w *world) ListVolumes(context.Context, int) (csiclient.Published, time.Dur
 	}
 	return w.listed, time.Second, nil
 }
-
-func (w *world) Attachments() []*storagev1.VolumeAttachment {
-	return w.watch.Cluster.AttachmentsOfDriver(w.watch.Driver().Name)
-}
-
-func (w *world) Inputs(va *storagev1.VolumeAttachment) attach.Inputs {
-	c := w.watch.Cluster
-	return attach.Inputs{VolumeAttachment: va, PersistentVolume: c.Volume(attach.VolumeName(va)), CSINode: c.CSINode(va.Spec.NodeName)}
-}
-
-func (w *world) KnowsAll(context.Context) (bool, error) { return true, nil }
 
 func (w *world) Listing() (func(attach.Target) bool, func()) {
 	return func(at attach.Target) bool { return w.changed[at] }, func() {}
