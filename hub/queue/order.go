@@ -82,31 +82,33 @@ func Next(calls []Call, parallel bool) []Verdict {
 
 // inOrder returns the calls that are due in the order in which they may start, and then those that are held.
 func inOrder(calls []Call) []int {
-	var due, held []int
+	var order []int
 	oldest := uint64(math.MaxUint64)
 	for i, c := range calls {
+		if c.State == Due || c.State == Held {
+			order = append(order, i)
+		}
 		if c.State == Due {
-			due = append(due, i)
 			oldest = min(oldest, c.Came)
-		} else if c.State == Held {
-			held = append(held, i)
 		}
 	}
 	rank := func(c Call) int {
-		if c.Detach && max(c.Served, c.Tried) < oldest {
+		switch {
+		case c.State == Held:
+			return 2
+		case c.Detach && max(c.Served, c.Tried) < oldest:
 			return 0
 		}
 		return 1
 	}
-	slices.SortStableFunc(due, func(a, b int) int {
+	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(rank(calls[a]), rank(calls[b])), cmp.Compare(calls[a].Came, calls[b].Came))
 	})
-	return append(due, held...)
+	return order
 }
 
 // callSet is a set of calls that are or may be in flight together.
 type callSet struct {
-	any       bool            // there is a call
 	exclusive bool            // one of the calls needs the volume for itself
 	nodes     map[string]bool // node IDs of the others
 }
@@ -115,7 +117,6 @@ func (f *callSet) add(c Call) {
 	if f.nodes == nil && c.Shared {
 		f.nodes = map[string]bool{}
 	}
-	f.any = true
 	if c.Shared {
 		f.nodes[c.Target.NodeID] = true
 	} else {
@@ -124,7 +125,7 @@ func (f *callSet) add(c Call) {
 }
 
 func (f *callSet) fits(c Call, parallel bool) bool {
-	return !f.any || parallel && c.Shared && !f.exclusive && !f.nodes[c.Target.NodeID]
+	return !f.exclusive && (len(f.nodes) == 0 || parallel && c.Shared && !f.nodes[c.Target.NodeID])
 }
 
 // detachesThatGoFirst returns the indexes of the detaches before which no publish elsewhere starts.

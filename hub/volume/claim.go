@@ -159,19 +159,6 @@ func (t *Table) WasUnpublished(va *storagev1.VolumeAttachment) bool {
 	return c != nil && c.publication.Belief == Unpublished
 }
 
-// LostNames returns the VolumeAttachments whose volumes are lost.
-func (t *Table) LostNames() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var names []string
-	for name, c := range t.claims {
-		if c.lost {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // WasReleased reports whether this process has detached a VolumeAttachment and removed its finalizer. The last
 // state that the watch reports still has the finalizer, so it looks like an object that vanished with its volume
 // attached.

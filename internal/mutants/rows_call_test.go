@@ -13,8 +13,8 @@ var callRows = []mutant{
 		name:   "two calls for one volume at once",
 		harm:   "The driver gets calls that the CSI spec forbids.",
 		file:   "hub/queue/order.go",
-		old:    "return !f.any || parallel",
-		new:    "return true || !f.any || parallel",
+		old:    "return !f.exclusive && (len",
+		new:    "return true || !f.exclusive && (len",
 		killed: []string{"hub/queue.TestNextFollowsTheRules"},
 	},
 	{
@@ -29,8 +29,8 @@ var callRows = []mutant{
 		name:   "detaches always go first",
 		harm:   "An attach waits for ever while detaches of the volume are tried again.",
 		file:   "hub/queue/order.go",
-		old:    "if c.Detach && max(c.Served, c.Tried) < oldest {",
-		new:    "if c.Detach {",
+		old:    "case c.Detach && max(c.Served, c.Tried) < oldest:",
+		new:    "case c.Detach:",
 		killed: []string{"hub/queue.TestNextFollowsTheRules"},
 	},
 	{
