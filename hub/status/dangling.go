@@ -69,7 +69,7 @@ func (h *Health) addUnowned(d Driver) {
 	}
 	if n := d.UnownedCount - dangling; n > 0 {
 		h.add(Attention, d.says(diagnosis.LeftAttached, plural(n, "volume left attached", "volumes left attached, the oldest"), "",
-			"The hub keeps trying to detach them. csi-attach-hub explain driver/"+d.Name+" shows some with their last errors, csi-attach-hub status -o json more.").From(since[false]))
+			"The hub keeps trying to detach them. csi-attach-hub status -o json lists them with their last errors.").From(since[false]))
 	}
 	if dangling > 0 {
 		found := d.says(diagnosis.Dangling, plural(dangling, "volume attached to a node without a VolumeAttachment", "volumes attached to nodes without a VolumeAttachment, the oldest"), "",
