@@ -261,3 +261,21 @@ func TestDanglingVolumeIsKeptWhileItsNodeUsesIt(t *testing.T) {
 		t.Errorf("reported %+v, dangling %q when it is not in use any more", w.watch.Reported(), w.dangling)
 	}
 }
+
+// Others would take the Node for gone, and detach what its kubelet uses.
+func TestReadOfANodeThatPanicsDoesNotSayThatTheNodeIsGone(t *testing.T) {
+	n := &Nodes{Read: func(context.Context, string) (*corev1.Node, error) { panic("client") }}
+	round := n.Round()
+	for i := range 2 {
+		func() {
+			defer func() {
+				if panicked := recover() != nil; panicked != (i == 0) {
+					t.Errorf("call %d panicked: %v", i, panicked)
+				}
+			}()
+			if node, err := n.Get(t.Context(), "n", round); err == nil {
+				t.Errorf("call %d: node %v without an error", i, node)
+			}
+		}()
+	}
+}

@@ -2,6 +2,7 @@ package drift
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,9 @@ type Nodes struct {
 	mu     sync.Mutex
 	read   map[string]*readNode // by name; guarded by mu
 }
+
+// errUnread is what the others get if a read panics: it does not say that the Node is gone.
+var errUnread = errors.New("the read has ended without an answer")
 
 // readNode is one read of a Node.
 type readNode struct {
@@ -44,7 +48,7 @@ func (n *Nodes) Get(ctx context.Context, name string, round uint64) (*corev1.Nod
 	if n.read == nil {
 		n.read = map[string]*readNode{}
 	}
-	r = &readNode{round: n.rounds.Load(), at: time.Now(), done: make(chan struct{})}
+	r = &readNode{round: n.rounds.Load(), at: time.Now(), done: make(chan struct{}), err: errUnread}
 	n.read[name] = r
 	n.mu.Unlock()
 	defer close(r.done)
