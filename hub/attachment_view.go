@@ -208,7 +208,7 @@ func (s driverState) wait() status.Wait {
 	return status.Wait{Kind: status.WaitForDriver, DriverState: string(s.State), Reason: reason}
 }
 
-// waitOf returns the wait of an entry for a node in the terms of the status.
+// waitOf returns the wait of an item for a node in the terms of the status.
 func (l *leader) waitOf(w queue.Wait, node string) status.Wait {
 	switch w.Kind {
 	case queue.WaitDetach:

@@ -33,7 +33,7 @@ func backoff(retry registry.Retry, failures int, err error, random func() float6
 	return delay - time.Duration(random()*float64(delay)/5)
 }
 
-// retryIn returns the backoff of an entry. If the entry is a suspect, it waits for a random part of that again after the
+// retryIn returns the backoff of an item. If the item is a suspect, it waits for a random part of that again after the
 // driver was away: other volumes of a driver that takes long to come back must have a time in which they can be attached.
 func (l *leader) retryIn(e *queue.Item, failures int, err error) time.Duration {
 	delay := backoff(l.settings().Retry, failures, err, jitter)

@@ -17,7 +17,7 @@ import (
 // settleTime is how long after a failed call the session may report that its connection has ended.
 const settleTime = 100 * time.Millisecond
 
-// callerOf makes the calls for the work of one entry on the current session. While a call is in flight, the status
+// callerOf makes the calls for the work of one item on the current session. While a call is in flight, the status
 // shows it. It implements attach.Controller.
 type callerOf struct {
 	*leader

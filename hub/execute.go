@@ -20,8 +20,8 @@ import (
 // takes its outcome. The execution decides nothing itself.
 type execution struct {
 	leader  *leader
-	entry   *queue.Item
-	caller  *callerOf // for the entry
+	item    *queue.Item
+	caller  *callerOf // for the item
 	op      attach.Operation
 	claim   *volume.Claim
 	object  *storagev1.VolumeAttachment // as it was looked at last
@@ -39,7 +39,7 @@ type execution struct {
 var errUndone = errors.New("another client has undone it")
 
 // execute carries out what a VolumeAttachment requires, effect by effect. It stops at the first error, and at an effect that it
-// has made before. After errBlocked the worker must not use the entry any more.
+// has made before. After errBlocked the worker must not use the item any more.
 func (x *execution) execute(ctx context.Context) error {
 	table := x.leader.table
 	var reserved attach.Target
@@ -56,7 +56,7 @@ func (x *execution) execute(ctx context.Context) error {
 			return errUndone
 		}
 		if at := effect.Target; at.VolumeHandle != "" && (at != reserved || effect.Kind == volume.Publish && !asked) {
-			if !x.leader.queue.MayCall(x.entry, x.place(at)) {
+			if !x.leader.queue.MayCall(x.item, x.place(at)) {
 				return errBlocked
 			}
 			reserved, asked = at, effect.Kind == volume.Publish
@@ -72,7 +72,7 @@ func (x *execution) execute(ctx context.Context) error {
 }
 
 // look makes the plan for the objects as they are now. It ends the run with errBlocked if its direction has changed: by the
-// lane the Table knows what goes before what.
+// lane the Queue knows what goes before what.
 func (x *execution) look(ctx context.Context) error {
 	l := x.leader
 	if x.run.Released() {
@@ -92,8 +92,8 @@ func (x *execution) look(ctx context.Context) error {
 		x.run.Plan = attach.Plan{}
 		return nil
 	}
-	if (lane == queue.DetachLane) != (x.entry.Lane == queue.DetachLane) {
-		l.queue.End(x.entry, queue.Again(lane))
+	if (lane == queue.DetachLane) != (x.item.Lane == queue.DetachLane) {
+		l.queue.End(x.item, queue.Again(lane))
 		return errBlocked
 	}
 	if op == attach.Attaching {
@@ -221,7 +221,7 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 	case volume.LookAgain:
 		err = errOwnerUnclear
 	}
-	o.Result = l.resultOf(err, x.entry)
+	o.Result = l.resultOf(err, x.item)
 	return o, err
 }
 
@@ -255,7 +255,7 @@ func (c *callerOf) unpublish(ctx context.Context, p volume.Publication, target a
 // target.
 var errOwnerUnclear = errors.New("another VolumeAttachment may have the volume at this node ID: this is looked at again")
 
-// attacher returns the Attacher for the worker of an entry, without its Controller. The objects that its writes return count as seen by
+// attacher returns the Attacher for the worker of an item, without its Controller. The objects that its writes return count as seen by
 // that worker.
 func (l *leader) attacher() attach.Attacher {
 	a := l.writer()

@@ -25,7 +25,7 @@ func saysNodeFull(e *storagev1.VolumeError) bool {
 	return e != nil && causeOfStatus(e).Code == codes.ResourceExhausted.String()
 }
 
-// delay returns the delay of the next try of an entry after a number of failures in a row, of which err is the last.
+// delay returns the delay of the next try of an item after a number of failures in a row, of which err is the last.
 // An attach that a full node has refused has none: it waits until the node has a place (queue.Queue).
 func (l *leader) delay(e *queue.Item, op attach.Operation, failures int, err error) time.Duration {
 	if op == attach.Attaching && isNodeFull(err) {

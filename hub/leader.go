@@ -22,7 +22,7 @@ import (
 // leader works for one CSI driver during one term of its lease. It shares nothing with other drivers except the
 // cluster's caches, which it only reads.
 //
-// Its life: open its route, and add entries for all work that the caches show once the driver can be called;
+// Its life: open its route, and add items for all work that the caches show once the driver can be called;
 // work while the driver can be called; drain.
 type leader struct {
 	*manager
@@ -178,7 +178,7 @@ func (l *leader) attend(ctx context.Context, end context.CancelCauseFunc, fail f
 	<-ctx.Done()
 }
 
-// setLimits copies the settings into the table and the write budget. Entries that wait stay.
+// setLimits copies the settings into the queue and the write budget. Entries that wait stay.
 func (l *leader) setLimits(s registry.Settings) {
 	l.queue.SetLimits(queue.Limits{Workers: s.Workers, PerNode: s.MaxPerNode, Parallel: s.ParallelMultiNode,
 		Pause: func(refused int) time.Duration { return backoff(s.Retry, refused, nil, jitter) }})
@@ -200,7 +200,7 @@ type reachable struct {
 }
 
 // connectionChanged opens the lanes if the driver can be called, and shuts them if not. The capabilities may
-// have changed since the last session, so for each session it adds entries for all work that the caches show. A term can
+// have changed since the last session, so for each session it adds items for all work that the caches show. A term can
 // begin while the driver connects, and is then told twice: an attach that has failed meanwhile keeps its backoff.
 func (l *leader) connectionChanged() {
 	l.gate.Lock()

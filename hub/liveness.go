@@ -23,7 +23,7 @@ func checkSync(began time.Time, synced func() bool) func() error {
 	}
 }
 
-// checkMoving is a check of liveness. It fails if an entry could start and the loop that starts entries stands
+// checkMoving is a check of liveness. It fails if an item could start and the loop that starts items stands
 // still. A driver that does not answer does not fail it.
 func (h *Hub) checkMoving() error {
 	h.mu.Lock()

@@ -22,7 +22,7 @@ func (l *leader) resyncing() *periodic {
 	}
 }
 
-// resync adds the entries that are missing for the objects in the caches. Existing entries keep their backoff.
+// resync adds the items that are missing for the objects in the caches. Existing items keep their backoff.
 func (l *leader) resync(logger klog.Logger) {
 	missed := l.findMissing()
 	add := func(key queue.Key, lane queue.Lane, place func() queue.Place) {

@@ -118,19 +118,19 @@ func hasError(va *storagev1.VolumeAttachment, op attach.Operation) bool {
 }
 
 // whyStuck adds the present reason why an operation has no success: its call in flight, the connection, what its
-// entry waits for, or the last error.
+// item waits for, or the last error.
 func (l *leader) whyStuck(e stuckError, va *storagev1.VolumeAttachment, call status.Call) stuckError {
-	entry, ok := l.queue.Look(queue.ClaimKey(va.Name))
-	e.tries = entry.Tries
-	wait := l.waitOf(entry.Wait, va.Spec.NodeName)
+	item, ok := l.queue.Look(queue.ClaimKey(va.Name))
+	e.tries = item.Tries
+	wait := l.waitOf(item.Wait, va.Spec.NodeName)
 	switch s := l.get(); {
 	case !call.Since.IsZero():
 		e.now = fmt.Sprintf("%s unanswered since %s", call.Method, call.Since.UTC().Format(time.RFC3339))
 	case !s.up:
 		e.last = fmt.Errorf("%w: %s", errDisconnected, s.connectionReason)
-	case entry.Error != "":
-		e.last = errors.New(entry.Error)
-	case ok && entry.State == queue.Running:
+	case item.Error != "":
+		e.last = errors.New(item.Error)
+	case ok && item.State == queue.Running:
 		e.now = "waiting for the Kubernetes API"
 	case ok && wait.Kind == status.WaitForWorker:
 		e.now = "waiting" + strings.TrimPrefix(wait.String(), "waits") + ": all that it may have are busy"

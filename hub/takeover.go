@@ -72,7 +72,7 @@ func (l *leader) catchUp(ctx context.Context, e *queue.Item, va *storagev1.Volum
 		return nil, fmt.Errorf("read volumeattachment %s: %w", why, err)
 	}
 	if now == nil || now.UID != va.UID {
-		l.overlay.MarkDeleted(va) // otherwise an attach elsewhere would add the entry of its detach again and again
+		l.overlay.MarkDeleted(va) // otherwise an attach elsewhere would add the item of its detach again and again
 		return nil, nil
 	}
 	e.Retries.ReadAnew = va.UID
@@ -82,7 +82,7 @@ func (l *leader) catchUp(ctx context.Context, e *queue.Item, va *storagev1.Volum
 
 // readOthers reads the other VolumeAttachments of a volume again whose cached state is from before this term: the
 // former holder of the lease may have attached them, and the cache may not show their deletion yet. It adds the
-// entries of the detaches that it finds, which go before an attach.
+// items of the detaches that it finds, which go before an attach.
 func (l *leader) readOthers(ctx context.Context, va *storagev1.VolumeAttachment) {
 	for _, other := range l.cluster.AttachmentsOfVolume(attach.VolumeName(va)) { // none of an inline volume
 		if other.Name == va.Name || other.Spec.Attacher != l.name {

@@ -66,7 +66,7 @@ func (l *leader) workOnUnowned(ctx context.Context, e *queue.Item) {
 }
 
 // mayUnpublish reports whether the driver may be called now to detach an unowned publication. If not, the run
-// of the entry has ended. It blocks until the API server has returned the possible owners and the node.
+// of the item has ended. It blocks until the API server has returned the possible owners and the node.
 func (l *leader) mayUnpublish(ctx context.Context, e *queue.Item, u volume.Unowned) bool {
 	target, retryMax := u.Target, l.settings().Retry.Max
 	switch decider := l.decider(); {
@@ -127,7 +127,7 @@ func (l *leader) mayUnpublish(ctx context.Context, e *queue.Item, u volume.Unown
 	return err == nil
 }
 
-// retryUnowned ends the run of an entry whose detach failed. It ends the publication too if further tries are
+// retryUnowned ends the run of an item whose detach failed. It ends the publication too if further tries are
 // hopeless.
 func (l *leader) retryUnowned(ctx context.Context, e *queue.Item, u volume.Unowned, err error) {
 	now, settings := time.Now(), l.settings()

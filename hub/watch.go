@@ -12,7 +12,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// backfill adds entries for all work that the caches show. The route must be open before, so that no change is
+// backfill adds items for all work that the caches show. The route must be open before, so that no change is
 // missed.
 func (l *leader) backfill() {
 	decider := l.decider()

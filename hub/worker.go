@@ -15,7 +15,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// work makes one run of an entry. ctx ends when calls in flight have to end: at the end of the grace, or when
+// work makes one run of an item. ctx ends when calls in flight have to end: at the end of the grace, or when
 // the lease is lost.
 func (l *leader) work(ctx context.Context, e *queue.Item) {
 	e.Retries.Session = l.session()
@@ -30,7 +30,7 @@ func (l *leader) work(ctx context.Context, e *queue.Item) {
 	l.hub.windDown.note(l.name) // this may have been the last volume of the driver
 }
 
-// workOnClaim carries out the operation that a VolumeAttachment requires, and decides when its entry runs again.
+// workOnClaim carries out the operation that a VolumeAttachment requires, and decides when its item runs again.
 func (l *leader) workOnClaim(ctx context.Context, e *queue.Item) {
 	name := e.Key.Name
 	va := l.overlay.Attachment(name)
@@ -65,7 +65,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *queue.Item) {
 	}
 }
 
-// succeeded ends the run of an entry whose operation has succeeded.
+// succeeded ends the run of an item whose operation has succeeded.
 func (l *leader) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op attach.Operation) {
 	if op != attach.Idle {
 		took := time.Since(e.Asked)
@@ -101,14 +101,14 @@ func (l *leader) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op att
 // renewed, or lost.
 const fencePause = 100 * time.Millisecond
 
-// errBlocked means that an entry has to wait for another entry, or for a worker of another lane. Its worker must not use
+// errBlocked means that an item has to wait for another item, or for a worker of another lane. Its worker must not use
 // it any more.
 var errBlocked = errors.New("blocked by other work")
 
 // carryOut carries out the operation that a VolumeAttachment requires, and returns that operation.
 func (l *leader) carryOut(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment) (attach.Operation, error) {
 	decider := l.decider()
-	x := &execution{leader: l, entry: e, caller: &callerOf{l, e.Key}, object: va, claim: l.table.Open(va)}
+	x := &execution{leader: l, item: e, caller: &callerOf{l, e.Key}, object: va, claim: l.table.Open(va)}
 	// Before the reads: if one fails, a claim that knows nothing would lose its place on a full node.
 	if attach.HasFinalizer(va.Finalizers, l.finalizer) {
 		x.restore(decider, l.overlay.Inputs(va))
@@ -156,7 +156,7 @@ func (l *leader) isOfTheVolume(e *queue.Item, err error) bool {
 	return (lasting || !attach.NotReady(err)) && !isFenced(err) && !waitsForDriver(e, err)
 }
 
-// countDisconnects counts how often in a row a run of an entry has failed and its connection has ended: with the call, or
+// countDisconnects counts how often in a row a run of an item has failed and its connection has ended: with the call, or
 // before its answer, because the driver answered nothing else for long (silentAfter).
 func (l *leader) countDisconnects(e *queue.Item, err error) {
 	s, _ := e.Retries.Session.(*liveSession)
@@ -168,13 +168,13 @@ func (l *leader) countDisconnects(e *queue.Item, err error) {
 	}
 }
 
-// waitsForDriver reports whether a run has failed only because the connection ended: the entry then waits for
-// the driver, as all other entries do. For a suspect, the lost connection is a failure of the volume.
+// waitsForDriver reports whether a run has failed only because the connection ended: the item then waits for
+// the driver, as all other items do. For a suspect, the lost connection is a failure of the volume.
 func waitsForDriver(e *queue.Item, err error) bool {
 	return isDisconnected(err) && !e.Retries.Suspect()
 }
 
-// failed ends a run with an error, and decides when the entry runs again.
+// failed ends a run with an error, and decides when the item runs again.
 func (l *leader) failed(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment, op attach.Operation, err error) {
 	l.countDisconnects(e, err)
 	l.saveError(ctx, va, e, op, err)

@@ -38,7 +38,7 @@ type Claim struct {
 }
 
 // aspect is the part of a VolumeAttachment that decides which operation it requires. A change of any other part
-// (errors, metadata, managed fields) adds no entry: the error that an attacher writes must not end its own
+// (errors, metadata, managed fields) adds no item: the error that an attacher writes must not end its own
 // backoff (external-attacher issue 337).
 type aspect struct {
 	uid       types.UID
@@ -186,7 +186,7 @@ func (t *Table) ReadGone(id Identity, eventFollows bool) bool {
 
 // Gone ends the claim of a VolumeAttachment whose deletion the watch has reported. last is the record of its last
 // state, nil for none; it counts only if this process knows nothing itself. If the volume may still be
-// published, the publication is unowned from now on, or from the end of the run if a worker has the entry.
+// published, the publication is unowned from now on, or from the end of the run if a worker has the item.
 func (t *Table) Gone(id Identity, last *attach.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -217,7 +217,7 @@ func (t *Table) HasDisowned(id Identity, target attach.Target) bool {
 	return c != nil && slices.Contains(c.disowned, target)
 }
 
-// gone ends a claim and its entry, or marks both to end with the run if a worker has the entry.
+// gone ends a claim and its item, or marks both to end with the run if a worker has the item.
 func (t *Table) gone(c *Claim) {
 	if c.gone.IsZero() {
 		c.gone = time.Now()
