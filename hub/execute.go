@@ -269,7 +269,7 @@ func (l *leader) writer() attach.Attacher {
 	return attach.Attacher{
 		Writer: attach.Writer{
 			Kube:    l.hub.options.Kube,
-			Limit:   l.budget,
+			Limit:   l.budget.Wait,
 			Fence:   l.mayCall,
 			Written: l.overlay,
 			// If the process is stopped during a write, the write is over before another process may take

@@ -59,7 +59,7 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Attacher = Attacher{Writer: Writer{Kube: client, Limit: s, Written: s}, Controller: backend, CallTimeout: time.Minute}
+	s.Attacher = Attacher{Writer: Writer{Kube: client, Limit: s.wait, Written: s}, Controller: backend, CallTimeout: time.Minute}
 	err = testbed.NewCluster(s.kube).Create(t.Context(), testbed.PersistentVolume{Name: s.name, Driver: driverName, Handle: s.name})
 	if err != nil {
 		t.Fatal(err)
@@ -89,8 +89,8 @@ func (l listening) RoundTrip(r *http.Request) (*http.Response, error) {
 func (s *scene) VolumeAttachmentWritten(*storagev1.VolumeAttachment) {}
 func (s *scene) PersistentVolumeWritten(*Volume)                     {}
 
-// Wait implements Limit.
-func (s *scene) Wait(ctx context.Context) error {
+// wait is the Limit.
+func (s *scene) wait(ctx context.Context) error {
 	s.asked.Add(1)
 	if _, limited := ctx.Deadline(); limited {
 		s.t.Error("what the limit waits is taken from the time of the request")

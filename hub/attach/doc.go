@@ -1,5 +1,7 @@
 // Package attach decides and carries out what one VolumeAttachment or one PersistentVolume needs.
 //
+// A Volume is what the hub needs of a PersistentVolume. An in-tree volume is translated to CSI once, by VolumeOf.
+//
 // The flow: the pure function Decide takes Inputs, which are read from caches, and returns a Plan:
 // nothing, attach, detach, or only a write. An Attacher carries out the steps of a Plan:
 // finalizers, the CSI call, the status. Each step is one method without state.

@@ -58,7 +58,7 @@ func (o *outside) attacher() attach.Attacher {
 		}
 		return 0
 	})
-	return attach.Attacher{Writer: attach.Writer{Kube: o.kube, Limit: o, Fence: o.askFence, Written: o}, Controller: o, CallTimeout: time.Minute}
+	return attach.Attacher{Writer: attach.Writer{Kube: o.kube, Limit: o.wait, Fence: o.askFence, Written: o}, Controller: o, CallTimeout: time.Minute}
 }
 
 func (o *outside) happened(what string) {
@@ -77,7 +77,7 @@ func (o *outside) heard() []string {
 }
 
 // Wait implements attach.Limit.
-func (o *outside) Wait(ctx context.Context) error {
+func (o *outside) wait(ctx context.Context) error {
 	o.happened("limit")
 	if _, limited := ctx.Deadline(); limited {
 		o.t.Error("what the limit waits is taken from the time of the request")

@@ -26,7 +26,7 @@ type Writer struct {
 	Kube Kube
 	// Limit delays each write; the wait is not part of the timeout. If it returns an error, nothing is
 	// written, and the write returns ErrRefused and that error. Nil: no limit.
-	Limit Limit
+	Limit func(context.Context) error
 	// Fence is called last before each write, with the context of the request. If it returns an error,
 	// nothing is written, as for Limit. It must not block. Nil: no fence.
 	Fence func(context.Context) error
@@ -40,12 +40,6 @@ type Writer struct {
 type Kube interface {
 	CoreV1() corev1client.CoreV1Interface
 	StorageV1() storagev1client.StorageV1Interface
-}
-
-// Limit is a rate limit, such as a *rate.Limiter. It is safe for concurrent use.
-type Limit interface {
-	// Wait blocks until a write may begin. It returns an error if that is not before ctx ends.
-	Wait(ctx context.Context) error
 }
 
 // Written receives each object that was written, as the API server returned it, before a cache
@@ -79,7 +73,7 @@ var patchOptions = metav1.PatchOptions{FieldManager: FieldManager, FieldValidati
 // they do not count as answers of the API server.
 func send[T any](ctx context.Context, w Writer, patch *Patch, do func(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*T, error), subresources ...string) (*T, error) {
 	if w.Limit != nil {
-		if err := w.Limit.Wait(ctx); err != nil {
+		if err := w.Limit(ctx); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 	}

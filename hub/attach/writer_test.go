@@ -82,9 +82,7 @@ func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // slowLimit lets a write begin after an hour.
-type slowLimit struct{}
-
-func (slowLimit) Wait(context.Context) error {
+func slowLimit(context.Context) error {
 	time.Sleep(time.Hour)
 	return nil
 }
@@ -103,7 +101,7 @@ func TestTimeoutOfAWriteBeginsWhenTheLimitLetsItPassAndIsToldTheFence(t *testing
 				w := attach.Writer{
 					Kube: kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://silent", Transport: silent{o.api}, QPS: -1,
 						ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}),
-					Limit: slowLimit{},
+					Limit: slowLimit,
 					Fence: func(ctx context.Context) error {
 						deadline, _ := ctx.Deadline()
 						told = time.Until(deadline)
