@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // Controller is the CSI controller of a driver.
@@ -57,14 +59,11 @@ func (e *CallError) Unwrap() error { return e.Err }
 func ReadSecret(ctx context.Context, kube corev1client.SecretsGetter, mayName func(corev1.SecretReference) error, ref corev1.SecretReference) (*corev1.Secret, error) {
 	if mayName != nil {
 		if err := mayName(ref); err != nil {
-			return nil, notAllowedError{err}
+			return nil, &causeError{err.Error(), diagnosis.SecretNotAllowed}
 		}
 	}
 	return kube.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 }
-
-// notAllowedError is about a Secret that volumes of the driver may not name.
-type notAllowedError struct{ error }
 
 // Secrets reads the secrets of a call. It reads them each time, so that a rotated secret is used
 // at once. For a nil reference it returns nil.

@@ -9,14 +9,22 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// The errors of missing or unusable objects. Their texts are parts of the messages that users see.
+// causeError is an error whose verdict is known. Its text is part of a message that users see.
+type causeError struct {
+	text    string
+	verdict diagnosis.Verdict
+}
+
+func (e *causeError) Error() string { return e.text }
+
+// The errors of missing or unusable objects.
 var (
-	errVolumeMissing      = errors.New("not found")
-	errVolumeBeingDeleted = errors.New("is being deleted")
-	errVolumeNotCSI       = errors.New("is neither a CSI volume nor one that is migrated to CSI")
-	errVolumeRecreated    = errors.New("was recreated")
-	errNodeWithoutCSI     = errors.New("the node is gone, or its kubelet has registered no CSI driver yet")
-	errNodeWithoutDriver  = errors.New("the driver's node plugin is not registered there")
+	errVolumeMissing      = &causeError{"not found", diagnosis.VolumeMissing}
+	errVolumeBeingDeleted = &causeError{"is being deleted", diagnosis.VolumeBeingDeleted}
+	errVolumeNotCSI       = &causeError{"is neither a CSI volume nor one that is migrated to CSI", diagnosis.VolumeNotCSI}
+	errVolumeRecreated    = &causeError{"was recreated", diagnosis.VolumeRecreated}
+	errNodeWithoutCSI     = &causeError{"the node is gone, or its kubelet has registered no CSI driver yet", diagnosis.NodeWithoutCSI}
+	errNodeWithoutDriver  = &causeError{"the driver's node plugin is not registered there", diagnosis.NodeWithoutDriver}
 )
 
 // secretError is the error of reading the secret of a call.
@@ -30,21 +38,6 @@ func (e *secretError) Error() string {
 }
 func (e *secretError) Unwrap() error { return e.err }
 
-// causes maps the errors of this package to verdicts.
-var causes = []struct {
-	err     error
-	verdict diagnosis.Verdict
-}{
-	{errVolumeMissing, diagnosis.VolumeMissing},
-	{errVolumeBeingDeleted, diagnosis.VolumeBeingDeleted},
-	{errVolumeNotCSI, diagnosis.VolumeNotCSI},
-	{errVolumeRecreated, diagnosis.VolumeRecreated},
-	{errNodeWithoutCSI, diagnosis.NodeWithoutCSI},
-	{errNodeWithoutDriver, diagnosis.NodeWithoutDriver},
-	{ErrStale, diagnosis.ObjectChanged},
-	{ErrRefused, diagnosis.WriteForbidden},
-}
-
 // CauseOf returns the cause of an operation's error, the zero Cause if only the error's text is known.
 func CauseOf(err error) diagnosis.Cause {
 	if call, ok := errors.AsType[*CallError](err); ok {
@@ -53,19 +46,14 @@ func CauseOf(err error) diagnosis.Cause {
 		}
 		return diagnosis.Cause{}
 	}
-	if _, ok := errors.AsType[notAllowedError](err); ok {
-		return diagnosis.Cause{Verdict: diagnosis.SecretNotAllowed}
+	if known, ok := errors.AsType[*causeError](err); ok {
+		return diagnosis.Cause{Verdict: known.verdict}
 	}
 	if _, ok := errors.AsType[*secretError](err); ok {
 		if apierrors.IsForbidden(err) {
 			return diagnosis.Cause{Verdict: diagnosis.SecretForbidden}
 		}
 		return diagnosis.Cause{Verdict: diagnosis.SecretMissing}
-	}
-	for _, c := range causes {
-		if errors.Is(err, c.err) {
-			return diagnosis.Cause{Verdict: c.verdict}
-		}
 	}
 	if _, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		// The API server has no type for admission: a webhook chooses the code of its refusal.

@@ -11,15 +11,17 @@ import (
 
 	"golang.org/x/net/http2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // ErrStale means that an object is gone or differs from the object that the plan was made from:
 // another writer was faster, or a cache is stale. Read it again and make a new plan.
-var ErrStale = errors.New("the object has changed meanwhile")
+var ErrStale error = &causeError{"the object has changed meanwhile", diagnosis.ObjectChanged}
 
 // ErrRefused means that the limit or the fence of a Writer prevented a write. It says nothing
 // about the volume or the objects.
-var ErrRefused = errors.New("the write was not allowed")
+var ErrRefused error = &causeError{"the write was not allowed", diagnosis.WriteForbidden}
 
 // stale wraps ErrStale around the API server's answer to a patch whose tests failed (422) or whose
 // object is gone. It does not wrap an answer with causes: the API server rejects a value then.

@@ -49,16 +49,24 @@ func VolumeName(va *storagev1.VolumeAttachment) string {
 	return ""
 }
 
+// registered returns what a driver has registered for a node, nil if nothing. node may be nil.
+func registered(node *storagev1.CSINode, driver string) *storagev1.CSINodeDriver {
+	if node == nil {
+		return nil
+	}
+	for i := range node.Spec.Drivers {
+		if d := &node.Spec.Drivers[i]; d.Name == driver {
+			return d
+		}
+	}
+	return nil
+}
+
 // NodeID returns the node ID that a driver has registered for a node, and whether the driver has
 // registered. node may be nil.
 func NodeID(node *storagev1.CSINode, driver string) (string, bool) {
-	if node == nil {
-		return "", false
-	}
-	for i := range node.Spec.Drivers {
-		if node.Spec.Drivers[i].Name == driver {
-			return node.Spec.Drivers[i].NodeID, true
-		}
+	if d := registered(node, driver); d != nil {
+		return d.NodeID, true
 	}
 	return "", false
 }
@@ -66,13 +74,8 @@ func NodeID(node *storagev1.CSINode, driver string) (string, bool) {
 // Allocatable returns how many volumes of a driver a node can have, by its CSINode, and 0 if the CSINode does not say
 // so: the driver's NodeGetInfo has returned no max_volumes_per_node. node may be nil.
 func Allocatable(node *storagev1.CSINode, driver string) int {
-	if node == nil {
-		return 0
-	}
-	for i := range node.Spec.Drivers {
-		if d := &node.Spec.Drivers[i]; d.Name == driver && d.Allocatable != nil && d.Allocatable.Count != nil {
-			return int(*d.Allocatable.Count)
-		}
+	if d := registered(node, driver); d != nil && d.Allocatable != nil && d.Allocatable.Count != nil {
+		return int(*d.Allocatable.Count)
 	}
 	return 0
 }
