@@ -154,14 +154,18 @@ func (v *Volume) Releasable(driver string) bool {
 	return v.Deleted != nil || v.MigratedTo != nil && *v.MigratedTo != driver
 }
 
+func (v *Volume) meta() *metav1.ObjectMeta {
+	return &metav1.ObjectMeta{Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}
+}
+
 // Object returns a PersistentVolume with only its metadata, as the object of an Event.
 func (v *Volume) Object() *corev1.PersistentVolume {
-	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}}
+	return &corev1.PersistentVolume{ObjectMeta: *v.meta()}
 }
 
 // GetObjectMeta, GetObjectKind and DeepCopyObject are what client-go's caches need of an object: name and version to compare
 // it, and its type.
-func (v *Volume) GetObjectMeta() metav1.Object     { return &v.Object().ObjectMeta }
+func (v *Volume) GetObjectMeta() metav1.Object     { return v.meta() }
 func (v *Volume) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 func (v *Volume) DeepCopyObject() runtime.Object   { shared := *v; return &shared }
 
