@@ -209,7 +209,9 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 			"previousVolumeHandle", effect.Target.VolumeHandle, "previousNodeID", effect.Target.NodeID)
 	case volume.Release:
 		var alive *storagev1.VolumeAttachment
-		alive, err = a.Release(ctx, x.run.Plan)
+		if alive, err = a.Release(ctx, x.run.Plan); err == nil && alive == nil {
+			l.overlay.MarkDeleted(x.object) // a watch that has ended may report it a minute late
+		}
 		o.Alive, x.object = alive != nil, cmp.Or(alive, x.object)
 	case volume.MarkDetached:
 		if x.run.Plan.StatusFirst && x.run.Plan.Release != nil {

@@ -32,18 +32,15 @@ func (l *leader) work(ctx context.Context, e *queue.Item) {
 
 // workOnClaim carries out the operation that a VolumeAttachment requires, and decides when its item runs again.
 func (l *leader) workOnClaim(ctx context.Context, e *queue.Item) {
-	name := e.Key.Name
-	va := l.overlay.Attachment(name)
-	if va == nil {
-		l.table.Missing(e.Key.Name)
-		l.queue.End(e, queue.Finished)
+	old := l.overlay.Attachment(e.Key.Name)
+	if old == nil {
+		l.ended(e)
 		return
 	}
-	ctx = klog.NewContext(ctx, l.volumeLogger(va))
-	old := va
+	ctx = klog.NewContext(ctx, l.volumeLogger(old))
 	va, err := l.catchUp(ctx, e, old)
 	if err != nil {
-		op, _ := l.wanted(name)
+		op, _ := l.wanted(e.Key.Name)
 		l.failed(ctx, e, old, op, err)
 		return
 	}
@@ -79,22 +76,20 @@ func (l *leader) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op att
 		}
 	}
 	l.queue.Succeeded(e)
-	l.table.SetLost(va, false)
-	l.queue.ClearChanged(e) // the switch takes changes that came meanwhile into account
-	switch next, lane := l.wanted(va.Name); {
-	case next == attach.Idle && l.overlay.Attachment(va.Name) == nil:
-		l.table.Missing(e.Key.Name)
-		l.queue.End(e, queue.Finished)
-	case next == attach.Idle:
-		l.queue.End(e, queue.Finished)
-	case next == op && op == attach.Detaching:
-		// The object is gone, and the cache still has it: a watch that has ended may be a minute late.
-		l.queue.End(e, queue.BackOff(lane, l.settings().Retry.Max))
-	case next == op: // another client has undone it
-		l.queue.End(e, queue.BackOff(lane, l.settings().Retry.Initial))
-	default: // deleted while it was being attached
+	l.queue.ClearChanged(e) // what follows takes changes that came meanwhile into account
+	if next, lane := l.wanted(va.Name); next != attach.Idle {
 		l.queue.End(e, queue.Again(lane))
+		return
 	}
+	l.ended(e)
+}
+
+// ended ends the run of an entry that has nothing more to do, and the claim if its VolumeAttachment is gone.
+func (l *leader) ended(e *queue.Item) {
+	if l.overlay.Attachment(e.Key.Name) == nil {
+		l.table.Missing(e.Key.Name)
+	}
+	l.queue.End(e, queue.Finished)
 }
 
 // fencePause is the pause before work is tried again that the fence has refused. By then the lease may be
