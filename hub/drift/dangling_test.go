@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -277,5 +278,25 @@ func TestReadOfANodeThatPanicsDoesNotSayThatTheNodeIsGone(t *testing.T) {
 				t.Errorf("call %d: node %v without an error", i, node)
 			}
 		}()
+	}
+}
+
+// While one volume's node was read, no other was told of the read before: each read it itself.
+func TestLastReadOfANodeCountsWhileItIsReadAgain(t *testing.T) {
+	var n *Nodes
+	began, reads := time.Now().Add(-time.Second), 0
+	n = &Nodes{Read: func(context.Context, string) (*corev1.Node, error) {
+		if reads++; reads == 2 && n.Last("n", began) == nil {
+			t.Error("nothing is known of the node while it is read again")
+		}
+		return &corev1.Node{}, nil
+	}}
+	for range 2 {
+		if _, err := n.Get(t.Context(), "n", n.Round()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n.Last("n", time.Now()) != nil || n.Last("m", began) != nil || reads != 2 {
+		t.Errorf("known of a later read, or of another node; %d reads", reads)
 	}
 }

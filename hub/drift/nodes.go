@@ -18,7 +18,8 @@ type Nodes struct {
 
 	rounds atomic.Uint64
 	mu     sync.Mutex
-	read   map[string]*readNode // by name; guarded by mu
+	read   map[string]*readNode // by name, the last that has begun; guarded by mu
+	last   map[string]*readNode // that has ended
 }
 
 // errUnread is what the others get if a read panics: it does not say that the Node is gone.
@@ -46,7 +47,7 @@ func (n *Nodes) Get(ctx context.Context, name string, round uint64) (*corev1.Nod
 		return r.node, r.err
 	}
 	if n.read == nil {
-		n.read = map[string]*readNode{}
+		n.read, n.last = map[string]*readNode{}, map[string]*readNode{}
 	}
 	r = &readNode{round: n.rounds.Load(), at: time.Now(), done: make(chan struct{}), err: errUnread}
 	n.read[name] = r
@@ -56,22 +57,19 @@ func (n *Nodes) Get(ctx context.Context, name string, round uint64) (*corev1.Nod
 		r.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
 			Status: corev1.NodeStatus{VolumesInUse: r.node.Status.VolumesInUse, Conditions: r.node.Status.Conditions}}
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last[name] = r
 	return r.node, r.err
 }
 
-// Last returns a Node that was read after a time, nil if there is none. It does not block. That a volume is in use may be known
+// Last returns a Node as it was read last if that was after a time, nil else. It does not block. That a volume is in use may be known
 // late, because that only delays its detach; that it is not is read anew.
 func (n *Nodes) Last(name string, after time.Time) *corev1.Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	r := n.read[name]
-	if r == nil || !r.at.After(after) {
-		return nil
-	}
-	select {
-	case <-r.done:
+	if r := n.last[name]; r != nil && r.at.After(after) {
 		return r.node
-	default:
-		return nil
 	}
+	return nil
 }
