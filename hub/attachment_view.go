@@ -2,6 +2,7 @@ package hub
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -58,7 +59,7 @@ func (h *Hub) Unclaimed() map[string]int {
 			continue
 		}
 		if !h.cluster.AttachRequired(attacher) {
-			n = h.countAttached(attacher)
+			n = len(slices.DeleteFunc(h.cluster.AttachmentsOfDriver(attacher), func(va *storagev1.VolumeAttachment) bool { return !mayBeAttached(va) }))
 		}
 		if n > 0 {
 			unclaimed[attacher] = n
@@ -82,7 +83,7 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 	if v := h.cluster.VolumeOrDeleted(a.PersistentVolume); v != nil {
 		a.VolumeHandle, a.Claim = cmp.Or(a.VolumeHandle, v.Handle), v.Claim
 	}
-	if m == nil && !h.needsDriver(va) {
+	if m == nil && !h.cluster.AttachRequired(a.Driver) && !mayBeAttached(va) {
 		describeObject(&a, attach.Idle, va)
 		return a
 	}

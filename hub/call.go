@@ -41,15 +41,11 @@ func call[Request, Response any](ctx context.Context, c *callerOf, name string, 
 		return nil, err
 	}
 	c.queue.CallBegins(c.key, name)
-	c.calls.begin(s, time.Now())
+	s.begin(c.queue.Has)
 	response, err := method(s, csiclient.WithLastCheck(ctx, c.term.Confirm), req)
 	err = withDisconnected(s, err)
-	answered := err == nil || isAnswer(ctx, err)
-	if answered && s != nil {
-		s.answered.Store(time.Now().UnixNano())
-	}
 	c.queue.CallEnds(c.key)
-	c.calls.end(s, c.key, answered)
+	s.endCall(c.key, err == nil || isAnswer(ctx, err))
 	return response, err
 }
 

@@ -67,7 +67,9 @@ func (c *connection) dial(ctx context.Context, spec registry.Driver) (Session, e
 
 // rest blocks for d, or until the endpoint or TLS of the driver changes.
 func (c *connection) rest(ctx context.Context, spec registry.Driver, d time.Duration) {
-	ctx, stop := c.manager.while(ctx, func(s driverState) bool { return s.isReachedAs(spec) })
-	defer stop()
-	sleep(ctx, d)
+	end := time.Now().Add(d)
+	c.manager.await(ctx, func(s driverState) (time.Duration, bool) {
+		left := time.Until(end)
+		return left, left <= 0 || !s.isReachedAs(spec)
+	})
 }

@@ -15,7 +15,7 @@
 //   - An Observer (observe.go, hub/observe) watches another attacher work, and compares.
 //   - A paused driver stays connected, and nothing is done for it.
 //
-// All texts of the driver pass through one attach.Redactor, which removes secrets (redacted_session.go).
+// All texts of the driver pass through one attach.Redactor, which removes secrets (session.go).
 //
 // Only a change of mode, lease or automatic pause ends a role. The role of a driver that goes away and comes
 // back goes on. But the leader of a driver that is away releases its lease once, when no call is in
@@ -49,8 +49,8 @@
 //   - wind_down.go serves a driver with WindDown only while something of it is attached.
 //
 // operation_log.go logs how operations end, with the keys of volume_logger.go.
-// view.go and attachment_view.go answer for the status page, API and metrics (status.Source). calls_in_flight.go knows
-// since when each call is in flight, and since when the driver has answered none. due.go counts the work that waits, also for a
+// view.go and attachment_view.go answer for the status page, API and metrics (status.Source). session.go knows since when the driver
+// has answered no call. due.go counts the work that waits, also for a
 // driver that this process does not work for.
 //
 // # Isolation

@@ -86,7 +86,7 @@ func (m *manager) fillLanes(v *status.Driver, s driverState, isServedElsewhere b
 	var views [queue.LaneCount]queue.LaneView
 	if s.leader != nil {
 		views = m.queue.Lanes(now)
-		v.UnansweredSince = s.leader.calls.unansweredSince(s.session)
+		v.UnansweredSince = s.session.unansweredSince(m.queue.Has)
 	}
 	requested, inTable := m.queue.Requested()
 	inTable = inTable && s.leader != nil

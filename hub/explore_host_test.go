@@ -103,8 +103,7 @@ func newExploredHost() *exploredHost {
 	if err != nil {
 		panic(err)
 	}
-	h.Hub = &Hub{options: Options{Kube: h.box, Metrics: exploredMetrics}, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{},
-		windDown: newWindDown()}
+	h.Hub = &Hub{options: Options{Kube: h.box, Metrics: exploredMetrics}, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}}
 	h.Hub.routes = newRouter(h.Hub)
 	settings := registry.DefaultSettings()
 	m := h.newManager(logr.Discard(), registry.Driver{Name: exploredDriver, Settings: settings}, h.newMemory(logr.Discard(), exploredDriver))

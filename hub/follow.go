@@ -25,6 +25,8 @@ func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, begu
 	defer all.Wait()
 	running := map[string]*manager{}
 	var latest registry.Snapshot
+	look := time.NewTicker(windDownEvery)
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -37,7 +39,7 @@ func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, begu
 			latest = want
 			h.apply(ctx, &all, running, h.needed(latest))
 			begun()
-		case <-h.windDown.changed:
+		case <-look.C:
 			h.apply(ctx, &all, running, h.needed(latest))
 		}
 	}
@@ -105,7 +107,6 @@ func (h *Hub) forget(m *manager) {
 		h.options.Metrics.Forget(m.name)
 		m.table.DropSecrets()
 	}
-	h.windDown.note(m.name) // a volume may be attached that could not be detached
 }
 
 // serve serves the driver until ctx ends. After a panic it starts again.

@@ -45,7 +45,7 @@ func (l *leader) unanswered() (oldest queue.Flight, all int, since time.Time) {
 			oldest = call
 		}
 	}
-	return oldest, all, l.calls.unansweredSince(l.session())
+	return oldest, all, l.session().unansweredSince(l.queue.Has)
 }
 
 // logHanging logs the oldest call if it hangs, or that the driver answers no call although each call ends at its

@@ -52,10 +52,9 @@ type Options struct {
 
 // Hub attaches and detaches volumes for a changing set of drivers.
 type Hub struct {
-	options  Options
-	cluster  *cache.Cluster
-	routes   *router
-	windDown *windDown
+	options Options
+	cluster *cache.Cluster
+	routes  *router
 
 	mu       sync.Mutex
 	managers map[string]*manager // by driver; guarded by mu
@@ -86,7 +85,7 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{options: o, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}, windDown: newWindDown()}
+	h := &Hub{options: o, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}}
 	h.routes = newRouter(h)
 	return h, nil
 }
@@ -131,7 +130,10 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	defer stop()
 	release := context.AfterFunc(ctx, stop) // before the first driver may need them
 	if err := h.cluster.Start(caches); err != nil {
-		return ignoreEnd(ctx, err)
+		if ctx.Err() != nil {
+			return nil // the end has caused the error
+		}
+		return err
 	}
 	if !release() {
 		return nil
@@ -153,12 +155,4 @@ func holds(condition *atomic.Bool, otherwise string) func() error {
 		}
 		return nil
 	}
-}
-
-// ignoreEnd returns err, or nil if ctx has ended: the end has caused the error.
-func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }

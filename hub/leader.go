@@ -32,7 +32,6 @@ type leader struct {
 	budget          *rate.Limiter // of writes to the Kubernetes API
 	finalizerWrites *attach.FinalizerWrites
 	events          events
-	calls           callsInFlight
 	nodes           drift.Nodes
 	drift           *drift.Watch
 
@@ -45,7 +44,7 @@ type leader struct {
 	gate    sync.Mutex   // held while the queue is opened or shut
 	opened  bool         // the queue was open once; guarded by gate
 	stopped bool         // the queue does not open any more; guarded by gate
-	reacted reachable    // the last connection that connectionChanged has acted on; guarded by gate
+	reacted driverState  // the last one with another connection that connectionChanged has acted on; guarded by gate
 	renewed *liveSession // the last session for which connectionChanged has called backfill; guarded by gate
 
 	cacheIsNew atomic.Bool            // see knowsAll
@@ -63,7 +62,6 @@ func (m *manager) newLeader(term *lease.Term) *leader {
 		budget:          rate.NewLimiter(rate.Inf, 0),
 		finalizerWrites: &attach.FinalizerWrites{Newest: m.overlay.Volume},
 		events:          events{m.hub.options.Events},
-		calls:           callsInFlight{hasItem: m.queue.Has},
 	}
 	l.nodes.Read, l.drift = m.cluster.ReadNode, l.newDrift()
 	m.queue.Begin()
@@ -86,25 +84,17 @@ func (l *leader) run(ctx context.Context) error {
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 
-	drained, watched := make(chan struct{}), make(chan struct{})
-	// ctx also ends when the lease is lost, which may happen while the driver drains.
-	unused := context.AfterFunc(ctx, func() {
-		defer close(watched)
-		panics.Contain(fail, func() {
-			select {
-			case <-l.term.Lost():
-				cut()
-			case <-drained:
-			}
-		})
-	})
-	defer func() {
-		close(drained)
-		if !unused() {
-			<-watched
+	var loops, watching sync.WaitGroup
+	drained := make(chan struct{})
+	panics.Go(&watching, fail, func() { // the lease may be lost while the driver drains, too
+		select {
+		case <-l.term.Lost():
+			cut()
+		case <-drained:
 		}
-	}()
-	var loops sync.WaitGroup
+	})
+	defer watching.Wait()
+	defer close(drained)
 	panics.Go(&loops, fail, func() {
 		l.queue.Run(intake, func(e *queue.Item) {
 			panics.Go(&l.workers, fail, func() { l.work(calls, e) })
@@ -192,13 +182,6 @@ func (l *leader) setLimits(s registry.Settings) {
 	l.budget.SetLimit(limit)
 }
 
-// reachable is a connection to the driver between two changes.
-type reachable struct {
-	up      bool
-	since   time.Time
-	session *liveSession
-}
-
 // connectionChanged opens the lanes if the driver can be called, and shuts them if not. The capabilities may
 // have changed since the last session, so for each session it adds items for all work that the caches show. A term can
 // begin while the driver connects, and is then told twice: an attach that has failed meanwhile keeps its backoff.
@@ -206,11 +189,10 @@ func (l *leader) connectionChanged() {
 	l.gate.Lock()
 	defer l.gate.Unlock()
 	s := l.get()
-	now := reachable{s.up, s.upSince, s.session}
 	before := l.reacted
-	l.reacted = now
+	l.reacted = s
 	switch {
-	case l.stopped || now == before:
+	case l.stopped || s.up == before.up && s.upSince.Equal(before.upSince) && s.session == before.session:
 	case s.up:
 		l.hub.routes.open(l.name, l)
 		if l.renewed != s.session { // a Probe that succeeds again changes nothing for a volume that the driver has refused

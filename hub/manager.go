@@ -14,6 +14,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -34,9 +35,8 @@ type manager struct {
 	checks   checkAnswers  // for the checklist
 
 	mu      sync.Mutex
-	state   driverState     // guarded by mu
-	changed chan struct{}   // closed at the next change of state; guarded by mu
-	scopes  map[*scope]bool // guarded by mu
+	state   driverState   // guarded by mu
+	changed chan struct{} // closed at the next change of state; guarded by mu
 }
 
 // memory is what this process remembers of a driver's volumes: its publications, and its writes that the
@@ -54,7 +54,7 @@ func (h *Hub) newMemory(logger klog.Logger, driver string) memory {
 }
 
 func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *manager {
-	created := &manager{
+	return &manager{
 		memory:   m,
 		hub:      h,
 		name:     spec.Name,
@@ -66,9 +66,7 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 		ended:    make(chan struct{}),
 		state:    newDriverState(spec, time.Now()),
 		changed:  make(chan struct{}),
-		scopes:   map[*scope]bool{},
 	}
-	return created
 }
 
 // get returns the present state.
@@ -85,18 +83,10 @@ func (m *manager) watch() (driverState, <-chan struct{}) {
 }
 
 // settings returns the driver's current settings.
-func (m *manager) settings() registry.Settings {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.state.spec.Settings
-}
+func (m *manager) settings() registry.Settings { return m.get().spec.Settings }
 
 // session returns the latest session, which may have ended; nil if there was none yet.
-func (m *manager) session() *liveSession {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.state.session
-}
+func (m *manager) session() *liveSession { return m.get().session }
 
 // mayName returns an error for a Secret that volumes of the driver may not name.
 func (m *manager) mayName(ref corev1.SecretReference) error {
@@ -111,27 +101,12 @@ func (m *manager) readSecret(ctx context.Context, ref corev1.SecretReference) (*
 // decider returns the inputs of decisions that all objects of the driver share. The capabilities are those of
 // the latest session, which may have ended.
 func (m *manager) decider() attach.Driver {
-	noAttach := !m.cluster.AttachRequired(m.name)
-	m.mu.Lock() // get would copy the state, for each event and several times for each operation
-	defer m.mu.Unlock()
-	return attach.Driver{
-		Name:          m.name,
-		DefaultFSType: m.state.spec.DefaultFSType,
-		NoAttach:      noAttach,
-		Capabilities:  m.state.session.capabilities(),
-	}
+	s := m.get()
+	return attach.Driver{Name: m.name, DefaultFSType: s.spec.DefaultFSType, NoAttach: !m.cluster.AttachRequired(m.name), Capabilities: s.session.capabilities()}
 }
 
 // update has edit change the state, and wakes the loops that wait for a change. edit must not block.
 func (m *manager) update(edit func(*driverState)) {
-	if m.edit(edit) {
-		m.wake()
-		m.endScopes()
-	}
-}
-
-// edit has a function change the state, and reports whether a loop may have to act on the change.
-func (m *manager) edit(edit func(*driverState)) (changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.state
@@ -140,13 +115,19 @@ func (m *manager) edit(edit func(*driverState)) (changed bool) {
 	// Nobody acts on a change of Source and WindDown. A line that is added to the file changes the Source of
 	// all drivers below it.
 	before.spec.Source, before.spec.WindDown = m.state.spec.Source, m.state.spec.WindDown
-	return before != m.state
+	if before != m.state {
+		m.wakeLocked()
+	}
 }
 
 // wake has all loops that wait for a change read the state again.
 func (m *manager) wake() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.wakeLocked()
+}
+
+func (m *manager) wakeLocked() {
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
@@ -214,40 +195,14 @@ func (m *manager) await(ctx context.Context, look func(driverState) (again time.
 	}
 }
 
-// scope is a context that lasts while a condition on the state holds.
-type scope struct {
-	holds func(driverState) bool
-	end   context.CancelFunc
-}
-
 // while returns a context that ends with ctx, or as soon as holds returns false for the state. holds must be
 // pure. The caller must call the returned function.
 func (m *manager) while(ctx context.Context, holds func(driverState) bool) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &scope{holds: holds, end: cancel}
-	m.mu.Lock()
-	m.scopes[s] = true
-	m.mu.Unlock()
-	m.endScopes()
-	return ctx, func() {
-		m.mu.Lock()
-		delete(m.scopes, s)
-		m.mu.Unlock()
-		cancel()
-	}
-}
-
-// endScopes ends the scopes whose condition does not hold any more.
-func (m *manager) endScopes() {
-	m.mu.Lock()
-	var over []*scope
-	for s := range m.scopes {
-		if !s.holds(m.state) {
-			over = append(over, s)
-		}
-	}
-	m.mu.Unlock()
-	for _, s := range over {
-		s.end()
-	}
+	var watching sync.WaitGroup
+	panics.Go(&watching, m.panicked, func() {
+		defer cancel()
+		m.await(ctx, func(s driverState) (time.Duration, bool) { return never, !holds(s) })
+	})
+	return ctx, func() { cancel(); watching.Wait() }
 }

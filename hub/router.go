@@ -116,18 +116,13 @@ func (r *router) attachmentChanged(before, va *storagev1.VolumeAttachment) {
 	if l := r.listener(va.Spec.Attacher); l != nil {
 		l.onAttachment(before, va)
 	}
-	r.hub.windDown.note(va.Spec.Attacher)
 }
 
 func (r *router) attachmentGone(va *storagev1.VolumeAttachment) {
-	l := r.listener(va.Spec.Attacher)
-	if l != nil {
-		l.onAttachmentGone(va)
-	}
-	if _, working := l.(*leader); !working {
+	if _, working := r.listener(va.Spec.Attacher).(*leader); !working {
 		r.hub.observeDeletion(va)
 	}
-	r.released(va)
+	r.attachmentMissed(va)
 }
 
 // attachmentMissed takes a state of a VolumeAttachment that is gone, which may not be the last state.
@@ -135,12 +130,6 @@ func (r *router) attachmentMissed(va *storagev1.VolumeAttachment) {
 	if l := r.listener(va.Spec.Attacher); l != nil {
 		l.onAttachmentGone(va)
 	}
-	r.released(va)
-}
-
-// released wakes those that waited for the deletion of a VolumeAttachment.
-func (r *router) released(va *storagev1.VolumeAttachment) {
-	r.hub.windDown.note(va.Spec.Attacher)
 	// A finalizer of the PersistentVolume may have waited for this deletion, also a finalizer of another
 	// driver.
 	name := attach.VolumeName(va)
@@ -158,7 +147,6 @@ func (r *router) offer(v *attach.Volume, finalizers []string) {
 			l.onVolume(v)
 		}
 	}
-	r.hub.windDown.note(finalizers...)
 }
 
 // volumeChanged hands a PersistentVolume to the drivers whose finalizer it has, or had before. If it is new,
@@ -171,7 +159,11 @@ func (r *router) volumeChanged(before, v *attach.Volume) {
 	}
 	r.offer(v, v.Finalizers)
 	r.cluster.DropDeleted(v.Name)
-	r.retryNow(r.cluster.AttachmentsOfVolume(v.Name))
+	for _, va := range r.cluster.AttachmentsOfVolume(v.Name) {
+		if l := r.listener(va.Spec.Attacher); l != nil {
+			l.retryNow(va.Name)
+		}
+	}
 }
 
 func (r *router) volumeGone(v *attach.Volume) {
@@ -181,7 +173,6 @@ func (r *router) volumeGone(v *attach.Volume) {
 			l.overlay.PersistentVolumeChanged(v) // forgets the write that took the finalizer
 		}
 	}
-	r.hub.windDown.note(v.Finalizers...)
 }
 
 // driverChanged has a driver look at all its VolumeAttachments again if attachRequired has changed.
@@ -206,21 +197,14 @@ func (r *router) nodeChanged(before, node *storagev1.CSINode) {
 		if l := r.owner(registered.Name); l != nil && (!ok || attach.Allocatable(before, registered.Name) != attach.Allocatable(node, registered.Name)) {
 			l.queue.NodeChanged(node.Name)
 		}
-		if ok || r.listener(registered.Name) == nil {
+		l := r.listener(registered.Name)
+		if ok || l == nil {
 			continue
 		}
 		for _, va := range r.cluster.AttachmentsOnNode(node.Name) {
 			if va.Spec.Attacher == registered.Name {
-				r.retryNow([]*storagev1.VolumeAttachment{va})
+				l.retryNow(va.Name)
 			}
-		}
-	}
-}
-
-func (r *router) retryNow(vas []*storagev1.VolumeAttachment) {
-	for _, va := range vas {
-		if l := r.listener(va.Spec.Attacher); l != nil {
-			l.retryNow(va.Name)
 		}
 	}
 }

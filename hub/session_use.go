@@ -26,29 +26,12 @@ type sessionUse struct {
 	spec registry.Driver // that the session was made with
 
 	live   *liveSession
-	probe  *attempt       // in flight, or nil
+	probe  chan error     // takes the answer of the Probe in flight; nil: there is none
 	probes sync.WaitGroup // their goroutines
 	fail   func(error)    // takes a panic in them
 
 	failures int       // of Probes in a row
 	asked    time.Time // the first Probe since the last answer; zero: there is none
-}
-
-// attempt is a Probe in flight.
-type attempt struct {
-	ended chan struct{} // closed when there is an answer
-	err   error         // with the answer
-}
-
-// errPanicked is the error of an attempt that has panicked.
-var errPanicked = errors.New("panic while probing")
-
-// answered returns a channel that is closed when there is an answer, nil for no attempt.
-func (a *attempt) answered() <-chan struct{} {
-	if a == nil {
-		return nil
-	}
-	return a.ended
 }
 
 // use keeps a session in use until it has ended, the endpoint or TLS of the driver changes, or ctx ends. It notices
@@ -87,8 +70,8 @@ func (c *connection) use(ctx context.Context, fail func(error), s Session, spec 
 		case <-changed:
 		case <-due:
 			u.startProbe(ctx)
-		case <-u.probe.answered():
-			next = time.Now().Add(u.endProbe(ctx))
+		case err := <-u.probe:
+			next = time.Now().Add(u.endProbe(ctx, err))
 			if u.isSilent() {
 				klog.FromContext(ctx).Info("Driver answers nothing on its connection, connecting anew; calls in flight continue", "endpoint", spec.Endpoint)
 				return
@@ -128,13 +111,12 @@ func (u *sessionUse) startProbe(ctx context.Context) {
 	if u.asked.IsZero() {
 		u.asked = time.Now()
 	}
-	a, s := &attempt{ended: make(chan struct{}), err: errPanicked}, u.live.Session
-	u.probe = a
+	answer, s := make(chan error, 1), u.live.Session
+	u.probe = answer
 	panics.Go(&u.probes, u.fail, func() {
-		defer close(a.ended)
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
-		a.err = s.Probe(ctx)
+		answer <- s.Probe(ctx)
 	})
 }
 
@@ -145,9 +127,9 @@ func (u *sessionUse) isSilent() bool {
 
 // endProbe takes the answer of a Probe, and returns the pause before the next Probe. While Probes fail the
 // driver's queue waits; calls in flight go on.
-func (u *sessionUse) endProbe(ctx context.Context) time.Duration {
+func (u *sessionUse) endProbe(ctx context.Context, err error) time.Duration {
 	now, state := time.Now(), u.manager.get()
-	interval, err := state.spec.Probe.Interval, u.probe.err
+	interval := state.spec.Probe.Interval
 	u.probe = nil
 	switch {
 	case err == nil:

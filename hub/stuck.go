@@ -96,7 +96,8 @@ func (w *stuckWatch) look(ctx context.Context) {
 			fresh = append(fresh, va.Name)
 			l.events.stuck(va, op, fmt.Sprintf("%s requested at %s without success, retries continue", op, since.UTC().Format(time.RFC3339)))
 		}
-		call := l.callOf(va.Name)
+		progress, _ := l.queue.Look(queue.ClaimKey(va.Name))
+		call := status.Call(progress.Call)
 		// While a call hangs or the driver is away, an older error in the status is not the reason: each is written
 		// once. Otherwise the error there is the last one.
 		down := call.Since.IsZero() && !l.get().up

@@ -27,7 +27,6 @@ func (l *leader) work(ctx context.Context, e *queue.Item) {
 	case queue.FinalizerKind:
 		l.workOnFinalizer(ctx, e)
 	}
-	l.hub.windDown.note(l.name) // this may have been the last volume of the driver
 }
 
 // workOnClaim carries out the operation that a VolumeAttachment requires, and decides when its item runs again.

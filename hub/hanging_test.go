@@ -18,49 +18,55 @@ import (
 )
 
 func TestDriverOwesAnAnswerSinceTheFirstCallAfterItsLast(t *testing.T) {
-	begin := time.Unix(1700000000, 0)
-	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
-	first, second := &liveSession{}, &liveSession{}
-	a, b := queue.ClaimKey("a"), queue.ClaimKey("b")
-	entries := map[queue.Key]bool{a: true, b: true}
-	c := callsInFlight{hasItem: func(key queue.Key) bool { return entries[key] }}
-	call := func(s *liveSession, _ queue.Key, seconds int) func() {
-		return func() { c.begin(s, at(seconds)) }
-	}
-	end := func(s *liveSession, key queue.Key, answered bool) func() {
-		return func() { c.end(s, key, answered) }
-	}
-	ended := func(key queue.Key) func() { return func() { delete(entries, key) } }
-	for _, step := range []struct {
-		what    string
-		do      func()
-		session *liveSession
-		want    int // seconds; 0: nothing is owed
-	}{
-		{"a call begins", call(first, a, 1), first, 1},
-		{"another call begins", call(first, b, 2), first, 1},
-		{"the first times out", end(first, a, false), first, 1},
-		{"it is tried again", call(first, a, 3), first, 1},
-		{"the other one is answered", end(first, b, true), first, 0},
-		{"the next call begins", call(first, b, 5), first, 5},
-		{"both time out", func() { end(first, a, false)(); end(first, b, false)() }, first, 5},
-		{"an entry ends without a call", ended(a), first, 5},
-		{"the other entry ends too", ended(b), first, 0},
-		{"a call begins days later", call(first, a, 200000), first, 200000},
-		{"there is another session", func() {}, second, 0},
-		{"a call begins there", call(second, b, 200001), second, 200001},
-		{"the call on the former session is answered", end(first, a, true), second, 200001},
-		{"the session ends", func() { second.ended.Store(true) }, second, 0},
-	} {
-		step.do()
-		got := c.unansweredSince(step.session)
-		if want := at(step.want); step.want == 0 && !got.IsZero() || step.want > 0 && !got.Equal(want) {
-			t.Errorf("%s: unanswered since %s, want %s", step.what, got, want)
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+		first, second := &liveSession{}, &liveSession{}
+		a, b := queue.ClaimKey("a"), queue.ClaimKey("b")
+		entries := map[queue.Key]bool{a: true, b: true}
+		has := func(key queue.Key) bool { return entries[key] }
+		call := func(s *liveSession, seconds int) func() {
+			return func() {
+				time.Sleep(time.Until(at(seconds)))
+				s.begin(has)
+			}
 		}
-	}
-	if c.open != 1 {
-		t.Errorf("%d calls in flight, want the one of b", c.open)
-	}
+		end := func(s *liveSession, key queue.Key, answered bool) func() {
+			return func() { s.endCall(key, answered) }
+		}
+		ended := func(key queue.Key) func() { return func() { delete(entries, key) } }
+		for _, step := range []struct {
+			what    string
+			do      func()
+			session *liveSession
+			want    int // seconds; 0: nothing is owed
+		}{
+			{"a call begins", call(first, 1), first, 1},
+			{"another call begins", call(first, 2), first, 1},
+			{"the first times out", end(first, a, false), first, 1},
+			{"it is tried again", call(first, 3), first, 1},
+			{"the other one is answered", end(first, b, true), first, 0},
+			{"the next call begins", call(first, 5), first, 5},
+			{"both time out", func() { end(first, a, false)(); end(first, b, false)() }, first, 5},
+			{"an entry ends without a call", ended(a), first, 5},
+			{"the other entry ends too", ended(b), first, 0},
+			{"a call begins days later", call(first, 200000), first, 200000},
+			{"there is another session", func() {}, second, 0},
+			{"a call begins there", call(second, 200001), second, 200001},
+			{"the call on the former session is answered", end(first, a, true), second, 200001},
+			{"the session ends", func() { second.ended.Store(true) }, second, 0},
+			{"there is no session", func() {}, nil, 0},
+		} {
+			step.do()
+			got := step.session.unansweredSince(has)
+			if want := at(step.want); step.want == 0 && !got.IsZero() || step.want > 0 && !got.Equal(want) {
+				t.Errorf("%s: unanswered since %s, want %s", step.what, got, want)
+			}
+		}
+		if first.open != 0 || second.open != 1 {
+			t.Errorf("%d and %d calls in flight, want the one of b", first.open, second.open)
+		}
+	})
 }
 
 func TestOnlyWhatTheDriverSaysInTimeIsAnAnswer(t *testing.T) {
@@ -108,15 +114,17 @@ func TestHangingDriverIsLoggedOnceAMinute(t *testing.T) {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 		d := routed(t)
 		d.logger = logger
+		session := &liveSession{}
+		d.update(func(s *driverState) { s.session = session })
 		done := repeat(ctx, d.hangingCheck(), d.settings())
 		begin := func(name string) {
 			d.queue.Add(queue.ClaimKey(name), queue.AttachLane, queue.Place{})
 			d.queue.CallBegins(queue.ClaimKey(name), "ControllerPublishVolume")
-			d.calls.begin(nil, time.Now())
+			session.begin(d.queue.Has)
 		}
 		end := func(name string) {
 			d.queue.CallEnds(queue.ClaimKey(name))
-			d.calls.end(nil, queue.ClaimKey(name), true)
+			session.endCall(queue.ClaimKey(name), true)
 		}
 		begin("quick")
 		time.Sleep(30 * time.Second)
@@ -153,9 +161,9 @@ func TestDriverThatAnswersNoCallIsLoggedAlthoughItsCallsEnd(t *testing.T) {
 		defer cancel()
 		done := repeat(ctx, d.hangingCheck(), d.settings())
 		for range 9 { // 90 s
-			d.calls.begin(session, time.Now())
+			session.begin(d.queue.Has)
 			time.Sleep(10 * time.Second)
-			d.calls.end(session, key, false)
+			session.endCall(key, false)
 		}
 		<-done
 		logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
