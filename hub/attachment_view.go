@@ -232,3 +232,11 @@ func (l *leader) waitOf(w queue.Wait, node string) status.Wait {
 	}
 	return status.Wait{Kind: status.WaitForWorker}
 }
+
+// operationOf returns an operation in the terms of metrics and status.
+func operationOf(op attach.Operation) status.Operation {
+	if op == attach.Detaching {
+		return status.Detach
+	}
+	return status.Attach
+}

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,7 +16,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -28,9 +25,8 @@ const (
 	answersTTL = 10 * time.Second
 	// answersTimeout bounds all requests for a checklist.
 	answersTimeout = 10 * time.Second
-	// mostSecrets and secretReads bound the Secrets that are read, in all and at once: a StorageClass can give each
-	// volume its own.
-	mostSecrets, secretReads = 100, 8
+	// mostSecrets bounds the Secrets that are read: a StorageClass can give each volume its own.
+	mostSecrets = 100
 	// lastPart: a certificate with less than this part of its validity left was not renewed in time.
 	lastPart = 6
 )
@@ -40,9 +36,6 @@ type RightsFunc func(context.Context, lease.Name) (missing []rights.Right, err e
 
 // checkAnswers are the checks of a driver that need requests to the API server, to DNS or to the endpoint.
 type checkAnswers struct {
-	asking sync.Mutex // held while requests are made
-
-	mu       sync.Mutex
 	at       time.Time
 	endpoint status.Check   // what is known beside the connection
 	more     []status.Check // of Secrets and rights
@@ -64,13 +57,9 @@ func (h *Hub) Checklist(ctx context.Context, driver string) []status.Check {
 
 // askChecks makes the requests of the checklist, unless the last answers are new.
 func (m *manager) askChecks(ctx context.Context) {
-	a := &m.checks
-	a.asking.Lock()
-	defer a.asking.Unlock()
-	a.mu.Lock()
-	fresh := !a.at.IsZero() && time.Since(a.at) < answersTTL
-	a.mu.Unlock()
-	if fresh {
+	m.asking.Lock()
+	defer m.asking.Unlock()
+	if a := m.answers.Load(); a != nil && time.Since(a.at) < answersTTL {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, answersTimeout)
@@ -81,19 +70,17 @@ func (m *manager) askChecks(ctx context.Context) {
 	if ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded {
 		return // nobody waits for them
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.at, a.endpoint, a.more = time.Now(), endpoint, more
+	m.answers.Store(&checkAnswers{time.Now(), endpoint, more})
 }
 
 // checklist returns the checks of a driver as last known. It sends no request.
 func (m *manager) checklist(d status.Driver, replicas map[string]bool) []status.Check {
-	a := &m.checks
-	a.mu.Lock()
-	endpoint, more := a.endpoint, a.more
-	a.mu.Unlock()
-	checks := []status.Check{checkEndpoint(d, endpoint), checkName(d), m.checkCapabilities(d), m.checkNodes(), checkLease(d, replicas, time.Now())}
-	checks = append(checks, more...)
+	var a checkAnswers
+	if known := m.answers.Load(); known != nil {
+		a = *known
+	}
+	checks := []status.Check{checkEndpoint(d, a.endpoint), checkName(d), m.checkCapabilities(d), m.checkNodes(), checkLease(d, replicas, time.Now())}
+	checks = append(checks, a.more...)
 	if d.Observed != nil {
 		checks = append(checks, checkDecisions(*d.Observed))
 	}
@@ -223,21 +210,11 @@ func (m *manager) checkSecrets(ctx context.Context) status.Check {
 	refs := m.cluster.SecretsOfDriver(m.name)
 	all := len(refs)
 	refs = refs[:min(all, mostSecrets)]
-	errs := make([]error, len(refs))
-	var group errgroup.Group
-	group.SetLimit(secretReads)
-	for i, ref := range refs {
-		group.Go(func() error {
-			panics.Contain(func(err error) { errs[i] = err }, func() { _, errs[i] = m.readSecret(ctx, ref) })
-			return nil
-		})
-	}
-	_ = group.Wait() // none fails: errors are answers
-	failed, example := 0, -1
-	for i, err := range errs {
-		if err != nil {
-			if failed++; example < 0 {
-				example = i
+	failed, example, cause := 0, corev1.SecretReference{}, error(nil) // the first that cannot be read, and why
+	for _, ref := range refs {
+		if _, err := m.readSecret(ctx, ref); err != nil {
+			if failed++; failed == 1 {
+				example, cause = ref, err
 			}
 		}
 	}
@@ -247,8 +224,8 @@ func (m *manager) checkSecrets(ctx context.Context) status.Check {
 	}
 	switch {
 	case failed > 0:
-		return openCheck(name, secretAction(refs[example], errs[example]), "%d of %d cannot be read%s, for example %s/%s: %v",
-			failed, all, rest, refs[example].Namespace, refs[example].Name, errs[example])
+		return openCheck(name, secretAction(example, cause), "%d of %d cannot be read%s, for example %s/%s: %v",
+			failed, all, rest, example.Namespace, example.Name, cause)
 	case all == 0:
 		return passedCheck(name, "no volume of the driver names one")
 	}

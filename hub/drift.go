@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -61,8 +62,12 @@ func (d drifts) Listed(has func(attach.Target) (listed, there bool), began time.
 func (d drifts) Missing(va *storagev1.VolumeAttachment, isNew bool) {
 	l, action := d.l, d.l.settings().Drift.Action
 	if isNew {
-		l.counters.metrics.Drift("missing", string(action))
-		l.events.drift(va, action)
+		l.metrics.Drift("missing", string(action))
+		end := "attaching it again"
+		if action != registry.DriftReattach {
+			end = "not attaching it again because drift.action is " + string(action)
+		}
+		l.warn(va, driftDetected, "ListVolumes no longer reports the volume on this node; "+end)
 		l.log.line(l.volumeLogger(va), true, "ListVolumes no longer reports the volume on this node", "kind", "missing", "action", action)
 	}
 	if key := queue.ClaimKey(va.Name); action == registry.DriftReattach && !l.queue.Has(key) {
@@ -95,8 +100,9 @@ func (d drifts) Dangling(found *drift.Dangling, kept string) {
 		action, end = registry.UnexpectedReport, "not detaching it there because "+kept
 	}
 	id := volume.Identity{Node: found.Nodes[0], PersistentVolume: found.Volumes[0].Name}
-	l.counters.metrics.Drift("unexpected", string(action))
-	l.events.dangling(found.Volumes[0], record.Target, id.Node, end)
+	l.metrics.Drift("unexpected", string(action))
+	l.warn(found.Volumes[0].Object(), driftDetected, fmt.Sprintf("the driver reports volume %q on node %q (node ID %q), where no VolumeAttachment asks for it; %s",
+		record.Target.VolumeHandle, id.Node, record.Target.NodeID, end))
 	l.log.line(l.unownedLogger(volume.Unowned{Publication: volume.Publication{Record: record}, FormerOwner: id}), true,
 		"The driver reports the volume on a node where no VolumeAttachment asks for it", "kind", "unexpected", "action", action, "kept", kept)
 	if kept == "" {

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"time"
 
-	"google.golang.org/grpc/status"
+	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/observe"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -48,8 +48,7 @@ type driverState struct {
 	downSince        time.Time    // if it is not up: when it could last be called, or was first served
 	connection       State        // Connecting, Probing, NameMismatch, Lost, or Ready
 	connectionReason string
-	lastError        string    // of the connection, also from before it was ready; empty for none
-	errorTime        time.Time // of lastError
+	connectionError  status.Failure // the last one, also from before it was ready; zero for none
 
 	waiting  string // why the lease is not held; empty if it is held or not needed
 	draining string // what the driver drains; empty if it does not drain
@@ -57,19 +56,12 @@ type driverState struct {
 	// It is reset when the driver could be called for the lease's duration.
 	leaseOffered bool
 
-	conflict conflictingWrite // the last write of another attacher; zero for none
+	foreignWriter status.ForeignWriter // the last one; zero for none
 
 	// settle computes these from the rest.
 	State  State
 	Reason string    // why it is not Ready, for people; empty if it is
 	Since  time.Time // of the State
-}
-
-// conflictingWrite is a write of another attacher to a VolumeAttachment of a driver that this process
-// works for.
-type conflictingWrite struct {
-	attach.Write
-	VolumeAttachment string
 }
 
 func newDriverState(spec registry.Driver, now time.Time) driverState {
@@ -99,8 +91,8 @@ func (s *driverState) decide() (State, string) {
 		return Draining, s.draining
 	case s.connection != Ready:
 		return s.connection, s.connectionReason
-	case s.role.pausedBy != "":
-		return Paused, s.role.pausedBy
+	case s.role.mode == registry.ModePaused:
+		return Paused, pausedBy
 	case s.waiting != "":
 		return WaitingForLease, s.waiting
 	}
@@ -115,21 +107,19 @@ func (s *driverState) setConnection(state State, reason string) {
 // setError sets the state of the connection after an error of connecting or probing.
 func (s *driverState) setError(err error, now time.Time) {
 	s.setConnection(stateAfter(s.connection, err), err.Error())
-	s.lastError, s.errorTime = err.Error(), now
+	s.connectionError = status.Failure{Time: now, Text: err.Error()}
 }
 
 // stateAfter returns the state of the connection after an error of connecting or probing.
 func stateAfter(from State, err error) State {
-	if _, other := errors.AsType[*csiclient.NameError](err); other {
+	_, other := errors.AsType[*csiclient.NameError](err)
+	_, answered := grpcstatus.FromError(err)
+	switch {
+	case other:
 		return NameMismatch
-	}
-	if errors.Is(err, csiclient.ErrNotReady) {
+	case answered || errors.Is(err, csiclient.ErrNotReady):
 		return Probing
-	}
-	if _, answered := status.FromError(err); answered {
-		return Probing
-	}
-	if from == Connecting {
+	case from == Connecting:
 		return Connecting
 	}
 	return Lost

@@ -31,7 +31,6 @@ type leader struct {
 	finalizer       string
 	budget          *rate.Limiter // of writes to the Kubernetes API
 	finalizerWrites *attach.FinalizerWrites
-	events          events
 	nodes           drift.Nodes
 	drift           *drift.Watch
 
@@ -61,7 +60,6 @@ func (m *manager) newLeader(term *lease.Term) *leader {
 		finalizer:       m.table.Finalizer,
 		budget:          rate.NewLimiter(rate.Inf, 0),
 		finalizerWrites: &attach.FinalizerWrites{Newest: m.overlay.Volume},
-		events:          events{m.hub.options.Events},
 	}
 	l.nodes.Read, l.drift = m.cluster.ReadNode, l.newDrift()
 	m.queue.Begin()

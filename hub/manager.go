@@ -3,7 +3,9 @@ package hub
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +15,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -26,17 +30,20 @@ type manager struct {
 	hub      *Hub
 	name     string // of the driver
 	cluster  *cache.Cluster
-	counters *counters
+	metrics  *status.DriverMetrics
 	logger   klog.Logger // names the driver
 	log      operationLog
 	redactor *attach.Redactor
 	retire   context.CancelFunc
 	ended    chan struct{} // closed when the driver has drained
-	checks   checkAnswers  // for the checklist
 
-	mu      sync.Mutex
-	state   driverState   // guarded by mu
-	changed chan struct{} // closed at the next change of state; guarded by mu
+	asking  sync.Mutex                   // held while requests for the checklist are made
+	answers atomic.Pointer[checkAnswers] // to them; nil: there are none yet
+
+	mu       sync.Mutex
+	failures []status.Failure // of operations, the latest first; guarded by mu
+	state    driverState      // guarded by mu
+	changed  chan struct{}    // closed at the next change of state; guarded by mu
 }
 
 // memory is what this process remembers of a driver's volumes: its publications, and its writes that the
@@ -59,9 +66,9 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 		hub:      h,
 		name:     spec.Name,
 		cluster:  h.cluster,
-		counters: &counters{metrics: h.options.Metrics.Driver(spec.Name)},
+		metrics:  h.options.Metrics.Driver(spec.Name),
 		logger:   logger,
-		log:      newOperationLog(),
+		log:      operationLog{loglimit.New(logBurst, logEvery)},
 		redactor: &attach.Redactor{Publications: m.table.Secrets},
 		ended:    make(chan struct{}),
 		state:    newDriverState(spec, time.Now()),
@@ -80,6 +87,24 @@ func (m *manager) watch() (driverState, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.state, m.changed
+}
+
+// keptFailures is the number of a driver's latest failures that the status shows.
+const keptFailures = 10
+
+// countFailure counts a try that failed, for the status and in the metrics. took is the time since the operation was first asked for.
+func (m *manager) countFailure(err error, f status.Failure, took time.Duration) {
+	m.metrics.Operation(f.Operation, status.ResultOf(err), took)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failures = slices.Insert(m.failures[:min(len(m.failures), keptFailures-1)], 0, f)
+}
+
+// latestFailures returns the latest failures, the latest first.
+func (m *manager) latestFailures() []status.Failure {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.failures)
 }
 
 // settings returns the driver's current settings.

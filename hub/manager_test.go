@@ -115,7 +115,7 @@ func TestStateNamesWhatKeepsADriverFromBeingServed(t *testing.T) {
 		check(Ready, "", 4)
 		at(5, func(s *driverState) { s.draining = "calls in flight may end" })
 		check(Draining, "calls in flight may end", 5)
-		at(6, func(s *driverState) { s.draining, s.role.pausedBy = "", "paused by `mode: paused` in drivers.yaml" })
+		at(6, func(s *driverState) { s.draining, s.role.mode = "", registry.ModePaused })
 		check(Paused, "paused by `mode: paused` in drivers.yaml", 6)
 		at(7, func(s *driverState) { s.setConnection(Lost, "the connection has ended") })
 		check(Lost, "the connection has ended", 7)

@@ -19,7 +19,7 @@ func (m *manager) observe(ctx context.Context) error {
 		Cluster:    m.cluster,
 		ReadSecret: m.readSecret,
 		Decider:    func() (attach.Driver, bool) { return m.decider(), m.session() != nil },
-		Metrics:    m.counters.metrics,
+		Metrics:    m.metrics,
 		Ask:        m.askChecks,
 	})
 	m.update(func(s *driverState) { s.observer = o })

@@ -23,8 +23,6 @@ const (
 // the success that ends it, but bounded in rate. With V(2) it logs every try.
 type operationLog struct{ limiter *loglimit.Limiter }
 
-func newOperationLog() operationLog { return operationLog{loglimit.New(logBurst, logEvery)} }
-
 // failed logs a try of an operation that failed, with the number of failures in a row.
 func (o operationLog) failed(logger klog.Logger, op attach.Operation, failures int, retryIn time.Duration, err error) {
 	message := "Attach failed, will retry"

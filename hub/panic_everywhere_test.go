@@ -264,7 +264,6 @@ func TestPanicInAnyGoroutineOfADriverRestartsThatDriverAlone(t *testing.T) {
 // goroutines are those that panics.Go does not start, by file and function, with the reason why a panic in them is contained or
 // cannot be.
 var goroutines = map[string]string{
-	"hub/checklist.go checkSecrets":      "panics.Contain inside",
 	"hub/drain.go sideBySide":            "panics.Contain inside",
 	"hub/leader.go run":                  "a cancel function",
 	"hub/observe/observer.go Run":        "panics.Catch inside",

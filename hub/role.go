@@ -26,17 +26,16 @@ type Leases interface {
 // role is what this process does for a driver: work for it while it has the lease, watch another attacher, or
 // nothing.
 type role struct {
-	mode     registry.Mode
-	pausedBy string     // the reason of a pause; empty if the driver is not paused
-	lease    lease.Name // whose holder may work for the driver; zero if nobody works for it, or without leases
+	mode  registry.Mode
+	lease lease.Name // whose holder may work for the driver; zero if nobody works for it, or without leases
 }
+
+// pausedBy is the reason of a pause.
+const pausedBy = "paused by `mode: paused` in drivers.yaml"
 
 // roleOf returns the role that this process should have.
 func (h *Hub) roleOf(s driverState) role {
 	r := role{mode: s.spec.Mode}
-	if r.mode == registry.ModePaused {
-		r.pausedBy = "paused by `mode: paused` in drivers.yaml"
-	}
 	if r.mode == registry.ModeActive && h.options.Leases != nil {
 		r.lease = h.leaseOf(s.spec)
 	}
@@ -87,7 +86,7 @@ func (m *manager) takeRole(ctx context.Context, r role) error {
 	})
 	switch {
 	case r.mode == registry.ModePaused:
-		m.logger.Info("Driver is paused", "reason", r.pausedBy)
+		m.logger.Info("Driver is paused", "reason", pausedBy)
 		<-ctx.Done()
 		return nil
 	case r.mode == registry.ModeObserve:

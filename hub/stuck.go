@@ -94,7 +94,7 @@ func (w *stuckWatch) look(ctx context.Context) {
 		if isNew {
 			v = stuckVolume{op: op}
 			fresh = append(fresh, va.Name)
-			l.events.stuck(va, op, fmt.Sprintf("%s requested at %s without success, retries continue", op, since.UTC().Format(time.RFC3339)))
+			l.warn(va, reasonOf(op, attachStuck, detachStuck), fmt.Sprintf("%s requested at %s without success, retries continue", op, since.UTC().Format(time.RFC3339)))
 		}
 		progress, _ := l.queue.Look(queue.ClaimKey(va.Name))
 		call := status.Call(progress.Call)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -139,7 +140,8 @@ func (l *leader) retryUnowned(ctx context.Context, e *queue.Item, u volume.Unown
 	l.queue.Failed(e, attach.Detaching, attach.Message(err), causeOf(err))
 	if u.Hopeless(settings.StuckAfter, l.sinceConnected(), now) {
 		l.log.line(klog.FromContext(ctx), true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
-		l.events.gaveUp(l.eventObject(u), u)
+		l.warn(l.eventObject(u), detachGivenUp, fmt.Sprintf("gave up detaching volume %q from node ID %q after %d tries: the driver reports that it is not there: %s",
+			u.Target.VolumeHandle, u.Target.NodeID, u.Failures, u.Error))
 		l.table.Resolve(u.Target)
 		l.queue.End(e, queue.Finished)
 		return
@@ -164,8 +166,8 @@ func (l *leader) unownedFailed(u volume.Unowned, err error, now time.Time) (volu
 	if !ok {
 		return u, false
 	}
-	l.events.failed(l.eventObject(u), attach.Detaching, err)
-	l.counters.countFailure(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.FormerOwner.Name, Text: u.Error, Cause: causeOf(err)}, now.Sub(u.Since))
+	l.warn(l.eventObject(u), detachFailed, err.Error())
+	l.countFailure(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.FormerOwner.Name, Text: u.Error, Cause: causeOf(err)}, now.Sub(u.Since))
 	return u, true
 }
 

@@ -49,13 +49,10 @@ func (m *manager) view(replicas map[string]bool, now time.Time) status.Driver {
 		Workers:  s.spec.Workers,
 		Settings: status.Settings{Timeout: metav1.Duration{Duration: s.spec.Timeout}, MaxPerNode: s.spec.MaxPerNode, StuckAfter: metav1.Duration{Duration: s.spec.StuckAfter}},
 		Lease:    m.hub.leaseView(s),
-		Failures: m.counters.latestFailures(),
-	}
-	if s.lastError != "" {
-		v.ConnectionError = status.Failure{Time: s.errorTime, Text: s.lastError}
-	}
-	if c := s.conflict; c.VolumeAttachment != "" {
-		v.ForeignWriter = status.ForeignWriter{Manager: c.Manager, Time: c.Time, VolumeAttachment: c.VolumeAttachment}
+		Failures: m.latestFailures(),
+
+		ConnectionError: s.connectionError,
+		ForeignWriter:   s.foreignWriter,
 	}
 	if s.session != nil {
 		v.Version, v.Capabilities = s.session.Info().Version, s.session.Info().Capabilities.Names()

@@ -53,7 +53,9 @@ func (l *leader) reportNoAttach(volumes int) {
 		text = fmt.Sprintf("attachRequired is now false: detaching %d volumes", volumes)
 	}
 	l.logger.Info(text)
-	l.events.noAttach(l.cluster.CSIDriver(l.name), text)
+	if object := l.cluster.CSIDriver(l.name); object != nil { // it may be gone by now
+		l.warn(object, noAttach, text)
+	}
 }
 
 // confirm makes this process responsible for all unowned publications. It ends a publication first if another

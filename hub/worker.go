@@ -65,7 +65,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *queue.Item) {
 func (l *leader) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op attach.Operation) {
 	if op != attach.Idle {
 		took := time.Since(e.Asked)
-		l.counters.countSuccess(operationOf(op), took)
+		l.metrics.Operation(operationOf(op), status.Success, took)
 		if e.Tries > 0 || l.logger.V(2).Enabled() { // else it logs nothing, and making the logger takes time
 			failures := e.Tries
 			if e.Retries.Operation != op {
@@ -115,7 +115,7 @@ func (l *leader) carryOut(ctx context.Context, e *queue.Item, va *storagev1.Volu
 		return op, nil
 	}
 	if e.Tries > 0 && e.Retries.Operation == op {
-		l.counters.metrics.Retry(operationOf(op))
+		l.metrics.Retry(operationOf(op))
 	}
 	x.op = op
 	return op, x.execute(ctx)
@@ -183,7 +183,7 @@ func (l *leader) failed(ctx context.Context, e *queue.Item, va *storagev1.Volume
 	}
 	now, text, cause := time.Now(), csiclient.Truncate(err.Error(), csiclient.MaxText), causeOf(err)
 	failures := l.queue.Failed(e, op, attach.Message(err), cause) // shorter: there may be very many items
-	l.counters.countFailure(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text, Cause: cause}, time.Since(e.Asked))
+	l.countFailure(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text, Cause: cause}, time.Since(e.Asked))
 	delay := l.delay(e, op, failures, err)
 	changed := l.queue.ClearChanged(e)
 	next, lane := l.wanted(name)
@@ -226,7 +226,7 @@ func (l *leader) refresh(ctx context.Context, name string) {
 // saveError writes an error into the status and records an Event, if it belongs there.
 func (l *leader) saveError(ctx context.Context, va *storagev1.VolumeAttachment, e *queue.Item, op attach.Operation, cause error) {
 	if l.isOfTheVolume(e, cause) {
-		l.events.failed(va, op, cause)
+		l.warn(va, reasonOf(op, attachFailed, detachFailed), cause.Error())
 		l.writeError(ctx, va, e, op, cause)
 	}
 }

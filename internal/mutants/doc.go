@@ -277,7 +277,7 @@
 //   - errors are not redacted. A secret that a driver repeats in an error gets into the status, Events and logs.
 //     Killed by hub/attach.TestSecretsThatADriverRepeatsAreTakenOutOfItsError.
 //
-// hub/redacted_session.go:
+// hub/session.go:
 //
 //   - errors of Probe and ListVolumes are not redacted. A secret that a driver repeats there gets into the page and the logs.
 //     Killed by hub.TestASecretOfAPublishIsTakenOutOfErrorsOfProbeAndListVolumes.
