@@ -110,7 +110,7 @@ func (x *execution) look(ctx context.Context) error {
 		l.table.SetLost(x.object, false) // it cannot be repaired now; the next listing finds it again
 		return err
 	}
-	if len(x.done) == 0 && x.run.Plan.Publish != nil && x.run.Plan.SingleNode {
+	if len(x.done) == 0 && x.run.Plan.Publish != nil && x.run.Plan.Nodes != attach.MultiNode {
 		l.readOthers(ctx, x.object)
 	}
 	return nil
@@ -161,7 +161,7 @@ func (x *execution) inputs(ctx context.Context) (attach.Inputs, error) {
 func (x *execution) place(t attach.Target) queue.Place {
 	p := queue.Place{Target: t, Node: x.object.Spec.NodeName}
 	if t == x.run.Plan.Target {
-		p.Shared = !x.run.Plan.SingleNode
+		p.Shared = x.run.Plan.Nodes == attach.MultiNode
 	} else {
 		p.Shared = x.leader.isSurelyShared(x.claim.Identity, x.leader.table.Believed(x.claim).Record)
 	}

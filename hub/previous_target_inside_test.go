@@ -28,7 +28,7 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 // moveOn has a claim leave what it has published at routedTarget, for another target.
 func (d *leader) moveOn(t *testing.T, c *volume.Claim) {
 	t.Helper()
-	run := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Target: attach.Target{VolumeHandle: "handle", NodeID: "id-new"}}}
+	run := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Record: attach.Record{Target: attach.Target{VolumeHandle: "handle", NodeID: "id-new"}}}}
 	for _, kind := range []volume.EffectKind{volume.FindOwners, volume.Disown} {
 		effect := d.table.NextEffect(c, run)
 		if effect != (volume.Effect{Kind: kind, Target: routedTarget}) {
@@ -53,7 +53,7 @@ func TestPreviousTargetThatIsClaimedAgainIsNotDetached(t *testing.T) {
 		if e := d.start(t); e != nil {
 			t.Errorf("%v starts beside a call for the volume", e.Key)
 		}
-		run := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Target: routedTarget}}
+		run := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Record: attach.Record{Target: routedTarget}}}
 		d.table.Start(c, run, volume.Effect{Kind: volume.Publish, Target: routedTarget})
 		d.queue.End(attaching, queue.Finished)
 		if e := d.start(t); e != nil {

@@ -174,7 +174,7 @@ func TestLateEventsOfWhatIsGoneCauseNoSecondDetach(t *testing.T) {
 	c := d.table.Open(dying)
 	d.restore(c, dying)
 	// The finalizer was removed after a detach of this process; the cache has seen the end.
-	run := volume.Run{Plan: attach.Plan{Operation: attach.Detaching, Unpublish: &csi.ControllerUnpublishVolumeRequest{}, Target: attach.NotedTarget(dying)}}
+	run := volume.Run{Plan: attach.Plan{Operation: attach.Detaching, Unpublish: &csi.ControllerUnpublishVolumeRequest{}, Record: attach.Record{Target: attach.NotedTarget(dying)}}}
 	for _, kind := range []volume.EffectKind{volume.FindOwners, volume.Unpublish, volume.Release} {
 		effect := d.table.NextEffect(c, run)
 		if effect.Kind != kind {

@@ -85,7 +85,7 @@ func TestMigratedVolumeIsAttachedInTheModeThatItsInTreePluginAllowed(t *testing.
 	pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadOnlyMany} // an error for a CSI volume
 	plan, err := d.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: VolumeOf(pv),
 		CSINode: &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: gcePD, NodeID: "id-1"}}}}})
-	if err != nil || !plan.SingleNode || plan.Publish.VolumeCapability.AccessMode.Mode.String() != "SINGLE_NODE_WRITER" {
+	if err != nil || plan.Nodes != SingleNode || plan.Publish.VolumeCapability.AccessMode.Mode.String() != "SINGLE_NODE_WRITER" {
 		t.Errorf("publish %v, %v, want SINGLE_NODE_WRITER", plan.Publish, err)
 	}
 }

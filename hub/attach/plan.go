@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 )
 
@@ -20,13 +19,7 @@ type Target struct {
 type Plan struct {
 	Operation  Operation
 	attachment *storagev1.VolumeAttachment // the plan is for
-	// Target of the CSI call. Empty if the plan has no call.
-	Target Target
-	// SingleNode: the volume must not be attached to two nodes. In a plan to detach it is also true
-	// if the access mode is not known.
-	SingleNode bool
-	// SecretRef names the Secret of the call, nil for none.
-	SecretRef *corev1.SecretReference
+	Record                                 // of the CSI call. Empty if the plan has no call.
 
 	// VolumeFinalizer adds the finalizer to the PersistentVolume, AttachmentFinalizer the finalizer
 	// and the annotations to the VolumeAttachment.
@@ -79,7 +72,7 @@ func (d Driver) decideAttach(f Inputs) (Plan, error) {
 		return plan, nil
 	}
 	if d.onlyMarks(f) {
-		plan.Target, plan.SingleNode = f.Published.Target, f.Published.Nodes != MultiNode
+		plan.Record = *f.Published
 		plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), plan.Target)
 		if pv != nil && pv.Deleted == nil && pv.Handle == plan.Target.VolumeHandle {
 			plan.VolumeFinalizer = addVolumeFinalizer(pv, Finalizer(d.Name))
@@ -105,9 +98,7 @@ func (d Driver) decideAttach(f Inputs) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	plan.Target = Target{VolumeHandle: source.Handle, NodeID: nodeID}
-	plan.SingleNode = source.Nodes != MultiNode
-	plan.SecretRef = source.SecretRef
+	plan.Record = Record{Target: Target{VolumeHandle: source.Handle, NodeID: nodeID}, SecretRef: source.SecretRef, SecretKnown: true, Nodes: source.Nodes}
 	plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), plan.Target)
 	if pv != nil {
 		plan.VolumeFinalizer = addVolumeFinalizer(pv, Finalizer(d.Name))
@@ -145,21 +136,14 @@ func (d Driver) decideDetach(f Inputs) (Plan, error) {
 		}
 		return Plan{}, errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOLUME and cannot be asked to detach what it attached: correct the endpoint if it is that of the driver's node plugin, give the capability back, or set attachRequired of its CSIDriver to false")
 	}
-	handle, source, err := f.attached()
-	if err != nil {
+	var err error
+	if plan.Record, err = f.record(); err != nil {
 		return Plan{}, err
 	}
-	nodes := UnknownNodes
-	if source != nil {
-		plan.SecretRef, nodes = source.SecretRef, source.Nodes
-	}
-	nodeID, err := d.nodeID(f, true)
-	if err != nil {
+	if plan.Target.NodeID, err = d.nodeID(f, true); err != nil {
 		return Plan{}, err
 	}
-	plan.Target = Target{VolumeHandle: handle, NodeID: nodeID}
-	plan.SingleNode = nodes != MultiNode
-	plan.Unpublish = &csi.ControllerUnpublishVolumeRequest{VolumeId: handle, NodeId: nodeID}
+	plan.Unpublish = &csi.ControllerUnpublishVolumeRequest{VolumeId: plan.Target.VolumeHandle, NodeId: plan.Target.NodeID}
 	return plan, nil
 }
 

@@ -66,7 +66,7 @@ func TestPlanToAttachGuardsBothObjectsAndPublishes(t *testing.T) {
 	if diff := cmp.Diff(want, plan.Publish, protocmp.Transform()); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
-	if plan.SecretRef == nil || plan.SecretRef.Name != "s" || !plan.MarkAttached || !plan.SingleNode {
+	if plan.SecretRef == nil || plan.SecretRef.Name != "s" || !plan.MarkAttached || plan.Nodes != SingleNode {
 		t.Errorf("plan %+v: want the secret s, the status to be written and a single node", plan)
 	}
 	assertPatch(t, plan.VolumeFinalizer, "pv-1", `[{"op":"test","path":"/metadata/uid","value":"pv-uid-1"},
@@ -188,8 +188,8 @@ func TestAccessModes(t *testing.T) {
 			if err == nil {
 				got = plan.Publish.VolumeCapability.AccessMode.Mode.String()
 			}
-			if got != want || plan.SingleNode != tc.singleNode {
-				t.Errorf("%v, multi writer %v: %s (single node %v), want %s (%v)", tc.modes, multi, got, plan.SingleNode, want, tc.singleNode)
+			if got != want || (plan.Nodes == SingleNode) != tc.singleNode {
+				t.Errorf("%v, multi writer %v: %s (single node %v), want %s (%v)", tc.modes, multi, got, (plan.Nodes == SingleNode), want, tc.singleNode)
 			}
 		}
 	}

@@ -1,8 +1,6 @@
 package attach
 
-import (
-	corev1 "k8s.io/api/core/v1"
-)
+import corev1 "k8s.io/api/core/v1"
 
 // Record describes a volume that is or may be published at a target. It is made from the call or
 // from the objects.
@@ -16,12 +14,6 @@ type Record struct {
 	Nodes NodeMode
 }
 
-// Record returns the record of the call of a plan to attach.
-func (p Plan) Record() Record {
-	return Record{Target: p.Target, SecretRef: p.SecretRef, SecretKnown: true,
-		Nodes: nodeModeOf(p.Publish.GetVolumeCapability().GetAccessMode().GetMode())}
-}
-
 // Recorded returns the record of the volume that a VolumeAttachment may have published, and whether
 // there is one: the VolumeAttachment notes a node ID, and has the finalizer or is attached.
 func (d Driver) Recorded(f Inputs) (Record, bool) {
@@ -30,7 +22,7 @@ func (d Driver) Recorded(f Inputs) (Record, bool) {
 	if nodeID == "" || !HasFinalizer(va.Finalizers, Finalizer(d.Name)) && !va.Status.Attached {
 		return Record{}, false
 	}
-	return recordOf(f, nodeID)
+	return f.recordAt(nodeID)
 }
 
 // LastRecorded is Recorded for the last state of a VolumeAttachment that is gone. If that state is
@@ -50,21 +42,27 @@ func (d Driver) LastRecorded(f Inputs) (Record, bool) {
 	if !registered || nodeID == "" {
 		return Record{}, false
 	}
-	return recordOf(f, nodeID)
+	return f.recordAt(nodeID)
 }
 
-// recordOf returns the record of the volume of a VolumeAttachment at a node ID, and whether its
+// recordAt returns the record of the volume of a VolumeAttachment at a node ID, and whether its
 // handle is known.
-func recordOf(f Inputs, nodeID string) (Record, bool) {
-	handle, source, err := f.attached()
-	if err != nil || handle == "" {
+func (f Inputs) recordAt(nodeID string) (Record, bool) {
+	r, err := f.record()
+	if err != nil || r.Target.VolumeHandle == "" {
 		return Record{}, false
 	}
-	r := Record{Target: Target{VolumeHandle: handle, NodeID: nodeID}}
-	if source != nil {
-		r.SecretRef, r.SecretKnown, r.Nodes = source.SecretRef, true, source.Nodes
-	}
+	r.Target.NodeID = nodeID
 	return r, true
+}
+
+// record returns the record of the volume that a VolumeAttachment has, or may have, attached, without the node ID.
+func (f Inputs) record() (Record, error) {
+	handle, source, err := f.attached()
+	if err != nil || source == nil {
+		return Record{Target: Target{VolumeHandle: handle}}, err
+	}
+	return Record{Target: Target{VolumeHandle: handle}, SecretRef: source.SecretRef, SecretKnown: true, Nodes: source.Nodes}, nil
 }
 
 // SurelyMultiNode reports whether the volume may be published at several nodes at once: its access

@@ -119,7 +119,7 @@ func TestPlanRecordsItsCall(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(c.want, plan.Record()); diff != "" {
+			if diff := cmp.Diff(c.want, plan.Record); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -219,7 +219,7 @@ func TestDetachGoesWithTheSecretOfThePublishWhateverThePersistentVolumeNamesNow(
 			if err != nil {
 				t.Fatal(err)
 			}
-			published, secrets := plan.Record(), map[string]string{"key": "one"}
+			published, secrets := plan.Record, map[string]string{"key": "one"}
 			if err := errors.Join(attacher.AddFinalizers(t.Context(), plan), publishOnly(t, attacher, plan, secrets)); err != nil {
 				t.Fatal(err)
 			}

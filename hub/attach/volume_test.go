@@ -42,8 +42,8 @@ func TestDetachIsOfTheModeOfItsVolumeIfThatIsKnown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if plan.SingleNode != c.singleNode {
-				t.Errorf("single node %v, want %v", plan.SingleNode, c.singleNode)
+			if (plan.Nodes != MultiNode) != c.singleNode {
+				t.Errorf("single node %v, want %v", plan.Nodes != MultiNode, c.singleNode)
 			}
 		})
 	}
@@ -56,7 +56,7 @@ func published(t *testing.T, pv *Volume) Record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return plan.Record()
+	return plan.Record
 }
 
 // That a call of a claim runs beside others as it was published is of package volume.

@@ -30,10 +30,8 @@ func attachment(name string, uid types.UID, edits ...func(*storagev1.VolumeAttac
 
 // publish has a claim publish its volume.
 func publish(table *volume.Table, c *volume.Claim, r attach.Record) {
-	mode := map[attach.NodeMode]csi.VolumeCapability_AccessMode_Mode{attach.SingleNode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER,
-		attach.MultiNode: csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER}[r.Nodes]
-	call := &csi.ControllerPublishVolumeRequest{VolumeCapability: &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode}}}
-	p, e := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Target: r.Target, SecretRef: r.SecretRef, Publish: call}}, volume.Effect{Kind: volume.Publish, Target: r.Target}
+	r.SecretKnown = true
+	p, e := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Record: r, Publish: &csi.ControllerPublishVolumeRequest{}}}, volume.Effect{Kind: volume.Publish, Target: r.Target}
 	table.Start(c, p, e)
 	table.Apply(c, &p, e, volume.Outcome{Result: volume.Succeeded})
 }
@@ -176,7 +174,7 @@ func TestVolumeThatWasDetachedAndReleasedIsNotTakenForAttached(t *testing.T) {
 			table := openTable(10, 0, true)
 			va := attachment("va", "1")
 			c := table.Open(va)
-			p, e := volume.Run{Plan: attach.Plan{Operation: attach.Detaching, Target: at("a")}}, volume.Effect{Kind: volume.Release, Target: at("a")}
+			p, e := volume.Run{Plan: attach.Plan{Operation: attach.Detaching, Record: attach.Record{Target: at("a")}}}, volume.Effect{Kind: volume.Release, Target: at("a")}
 			table.Start(c, p, e)
 			if !table.WasReleased(va.UID) {
 				t.Error("the event of its deletion may come before the answer to the write")

@@ -147,7 +147,7 @@ func (c *Claim) next(r Run) Effect {
 func (c *Claim) start(p attach.Plan) {
 	c.forgetDisowned(p.Target)
 	c.lost = c.lost || c.publication.Belief == Unpublished && c.seen.attached // until the status has the new publish context
-	c.publication = Publication{Record: p.Record(), Belief: Uncertain, Secrets: c.publication.Secrets}
+	c.publication = Publication{Record: p.Record, Belief: Uncertain, Secrets: c.publication.Secrets}
 }
 
 // apply notes how an effect has ended. It is pure: it changes only the claim and the run.

@@ -121,7 +121,7 @@ func effectName(k volume.EffectKind) string {
 // key is the same for equal states only.
 func (m *passModel) key() string {
 	b, run := &strings.Builder{}, m.pass
-	run.Plan = attach.Plan{Operation: run.Plan.Operation, Target: run.Plan.Target} // the rest is that of the objects
+	run.Plan = attach.Plan{Operation: run.Plan.Operation, Record: attach.Record{Target: run.Plan.Target}} // the rest is that of the objects
 	fmt.Fprintf(b, "%v %+v %v %v %+v %+v", m.nodeID, m.decider.NoAttach, m.secretRead, m.released, m.effect, run)
 	for _, at := range []attach.Target{target("id-1"), target("id-2")} {
 		_, unowned := m.table.Unowned(at)

@@ -45,11 +45,11 @@ var (
 
 // attachAt and detachAt are plans with all their steps.
 func attachAt(nodeID string) attach.Plan {
-	return attach.Plan{Operation: attach.Attaching, Target: target(nodeID), SecretRef: &corev1.SecretReference{}, Publish: publishCall, AttachmentFinalizer: &attach.Patch{}, MarkAttached: true}
+	return attach.Plan{Operation: attach.Attaching, Record: attach.Record{Target: target(nodeID), SecretRef: &corev1.SecretReference{}, SecretKnown: true}, Publish: publishCall, AttachmentFinalizer: &attach.Patch{}, MarkAttached: true}
 }
 
 func detachAt(nodeID string) attach.Plan {
-	return attach.Plan{Operation: attach.Detaching, Target: target(nodeID), Unpublish: unpublishCall}
+	return attach.Plan{Operation: attach.Detaching, Record: attach.Record{Target: target(nodeID)}, Unpublish: unpublishCall}
 }
 
 // run makes a run for a plan, and returns its effects. They succeed and nobody else has the volume, unless outcomes
@@ -309,7 +309,7 @@ func TestClaimIsRestoredExceptWhereItHasDisownedItsPublication(t *testing.T) {
 				table.Gone(volume.IdentityOf(claimOf(c.left)), &attach.Record{Target: target("id-1")})
 			case "va":
 				table.Restore(claim, attach.Record{Target: target("id-1")})
-				pass := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Target: target("id-2")}}
+				pass := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Record: attach.Record{Target: target("id-2")}}}
 				table.Apply(claim, &pass, volume.Effect{Kind: volume.Disown, Target: target("id-1")}, volume.Outcome{})
 			}
 			table.Restore(claim, attach.Record{Target: target("id-1")})

@@ -22,7 +22,7 @@ func unownedKey(nodeID string) queue.Key {
 
 // unpublish has a claim unpublish its volume.
 func unpublish(table *volume.Table, c *volume.Claim, target attach.Target, r volume.Result) {
-	p, e := volume.Run{Plan: attach.Plan{Operation: attach.Detaching, Target: target, Unpublish: unpublishCall}}, volume.Effect{Kind: volume.Unpublish, Target: target}
+	p, e := volume.Run{Plan: attach.Plan{Operation: attach.Detaching, Record: attach.Record{Target: target}, Unpublish: unpublishCall}}, volume.Effect{Kind: volume.Unpublish, Target: target}
 	table.Start(c, p, e)
 	table.Apply(c, &p, e, volume.Outcome{Result: r})
 }
@@ -222,7 +222,7 @@ func TestClaimThatMovesOnLeavesItsPublicationUnowned(t *testing.T) {
 	va := attachment("va", "1")
 	c := table.Open(va)
 	publish(table, c, recorded("a"))
-	p, e := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Target: at("b")}}, volume.Effect{Kind: volume.Disown, Target: at("a")}
+	p, e := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Record: attach.Record{Target: at("b")}}}, volume.Effect{Kind: volume.Disown, Target: at("a")}
 	table.Start(c, p, e)
 	table.Apply(c, &p, e, volume.Outcome{})
 	wantUnowned(t, table, "a")

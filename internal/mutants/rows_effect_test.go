@@ -133,8 +133,8 @@ var effectRows = []mutant{
 		name:   "publish without an answer counts as not made",
 		harm:   "A volume that was attached after the deadline stays attached when its VolumeAttachment is deleted.",
 		file:   "hub/volume/effects.go",
-		old:    "c.publication = Publication{Record: p.Record(), Belief: Uncertain,",
-		new:    "c.publication = Publication{Record: p.Record(), Belief: Unknown,",
+		old:    "c.publication = Publication{Record: p.Record, Belief: Uncertain,",
+		new:    "c.publication = Publication{Record: p.Record, Belief: Unknown,",
 		killed: []string{"hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing"},
 	},
 	{
