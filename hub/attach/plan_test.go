@@ -189,7 +189,7 @@ func TestAccessModes(t *testing.T) {
 				got = plan.Publish.VolumeCapability.AccessMode.Mode.String()
 			}
 			if got != want || (plan.Nodes == SingleNode) != tc.singleNode {
-				t.Errorf("%v, multi writer %v: %s (single node %v), want %s (%v)", tc.modes, multi, got, (plan.Nodes == SingleNode), want, tc.singleNode)
+				t.Errorf("%v, multi writer %v: %s (single node %v), want %s (%v)", tc.modes, multi, got, plan.Nodes == SingleNode, want, tc.singleNode)
 			}
 		}
 	}
