@@ -68,6 +68,33 @@ func (h *Hub) Unclaimed() map[string]int {
 	return unclaimed
 }
 
+// UnclaimedSince returns the drivers that are not served here, by attacher, for which a VolumeAttachment waits: since
+// when the longest-waiting one shows no sign of any attacher. A csi-attacher that serves the driver makes the time
+// move on with each attach, detach and error that it writes; nobody does for a driver that nobody serves.
+func (h *Hub) UnclaimedSince() map[string]time.Time {
+	since := map[string]time.Time{}
+	for attacher := range h.Unclaimed() {
+		decider := attach.Driver{Name: attacher, NoAttach: !h.cluster.AttachRequired(attacher)}
+		for _, va := range h.cluster.AttachmentsOfDriver(attacher) {
+			t := untouchedSince(va, decider.RequiredOperation(va))
+			if oldest, ok := since[attacher]; !t.IsZero() && (!ok || t.Before(oldest)) {
+				since[attacher] = t
+			}
+		}
+	}
+	return since
+}
+
+// untouchedSince returns when an operation was asked for, or when an attacher last wrote an error of it if that was
+// later. It is zero if no operation is due.
+func untouchedSince(va *storagev1.VolumeAttachment, op attach.Operation) time.Time {
+	since, lastError := wantedSince(va, op), errorOf(va, op)
+	if !since.IsZero() && lastError != nil && lastError.Time.After(since) {
+		return lastError.Time.Time
+	}
+	return since
+}
+
 // attachmentView returns what the status shows of one VolumeAttachment.
 func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) status.Attachment {
 	h.mu.Lock()
@@ -83,30 +110,28 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 	if v := h.cluster.VolumeOrDeleted(a.PersistentVolume); v != nil {
 		a.VolumeHandle, a.Claim = cmp.Or(a.VolumeHandle, v.Handle), v.Claim
 	}
-	if m == nil && !h.cluster.AttachRequired(a.Driver) && !mayBeAttached(va) {
-		describeObject(&a, attach.Idle, va)
-		return a
+	if m != nil {
+		if s := m.get(); s.leader != nil {
+			s.leader.describe(&a, s, va, now)
+			return a
+		}
 	}
-	if m == nil {
-		describeObject(&a, h.requiredByObject(va), va)
-		if a.State = status.Unclaimed; a.Operation != "" {
+	op, isNeeded := h.requiredByObject(va), m != nil || h.cluster.AttachRequired(a.Driver) || mayBeAttached(va)
+	if !isNeeded {
+		op = attach.Idle
+	}
+	describeObject(&a, op, va)
+	switch {
+	case m != nil && op != attach.Idle:
+		s := m.get()
+		a.Waiting = s.wait()
+		if isStuck(wantedSince(va, op), s.spec.StuckAfter, now) {
+			a.State = status.Stuck
+		}
+	case m == nil && isNeeded:
+		if a.State = status.Unclaimed; op != attach.Idle {
 			a.Waiting = status.Wait{Kind: status.WaitForConfiguration}
 		}
-		return a
-	}
-	s := m.get()
-	if s.leader != nil {
-		s.leader.describe(&a, s, va, now)
-		return a
-	}
-	op := h.requiredByObject(va)
-	describeObject(&a, op, va)
-	if op == attach.Idle {
-		return a
-	}
-	a.Waiting = s.wait()
-	if isStuck(wantedSince(va, op), s.spec.StuckAfter, now) {
-		a.State = status.Stuck
 	}
 	return a
 }
@@ -127,17 +152,20 @@ func describeObject(a *status.Attachment, op attach.Operation, va *storagev1.Vol
 	default:
 		a.State = status.Idle
 	}
-	if e := va.Status.AttachError; op == attach.Attaching && e != nil && diagnosis.IsError(e.Message) {
-		describeError(a, e)
-	}
-	if e := va.Status.DetachError; op == attach.Detaching && e != nil && diagnosis.IsError(e.Message) {
-		describeError(a, e)
+	if e := errorOf(va, op); e != nil && diagnosis.IsError(e.Message) {
+		a.LastError, a.LastErrorTime, a.LastCause = e.Message, e.Time.Time, causeOfStatus(e)
 	}
 }
 
-// describeError fills in an error from the status of the object.
-func describeError(a *status.Attachment, e *storagev1.VolumeError) {
-	a.LastError, a.LastErrorTime, a.LastCause = e.Message, e.Time.Time, causeOfStatus(e)
+// errorOf returns the error of an operation in the status, nil if there is none.
+func errorOf(va *storagev1.VolumeAttachment, op attach.Operation) *storagev1.VolumeError {
+	switch op {
+	case attach.Attaching:
+		return va.Status.AttachError
+	case attach.Detaching:
+		return va.Status.DetachError
+	}
+	return nil
 }
 
 // causeOfStatus returns what an error in the status of a VolumeAttachment means.

@@ -12,7 +12,7 @@
 //
 //   - A leader (leader.go) works for the driver during one term of its lease (hub/lease). No call or write
 //     begins that the lease does not cover, and all work of a term ends before the lease is released.
-//   - An Observer (observe.go, hub/observe) watches another attacher work, and compares.
+//   - An Observer (hub/observe) watches another attacher work, and compares.
 //   - A paused driver stays connected, and nothing is done for it.
 //
 // All texts of the driver pass through one attach.Redactor, which removes secrets (session.go).
@@ -44,11 +44,11 @@
 //   - finalizers.go removes the finalizer from a PersistentVolume that is being deleted.
 //   - takeover.go says what a new leader reads again.
 //   - drift.go acts on what differs from the driver's own list of volumes (hub/drift), stuck.go reports operations that have had no
-//     success for long, hanging.go logs calls that hang, and resync.go finds work that events have missed
+//     success for long, hanging.go logs calls that hang, and resync finds work that events have missed
 //     (periodic.go runs the four).
 //   - wind_down.go serves a driver with WindDown only while something of it is attached.
 //
-// operation_log.go logs how operations end, with the keys of volume_logger.go.
+// operation_log.go logs how operations end, and names the keys.
 // view.go and attachment_view.go answer for the status page, API and metrics (status.Source). session.go knows since when the driver
 // has answered no call. due.go counts the work that waits, also for a
 // driver that this process does not work for.

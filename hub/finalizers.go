@@ -23,27 +23,27 @@ func (l *leader) workOnFinalizer(ctx context.Context, e *queue.Item) {
 		return
 	}
 	retry := l.settings().Retry
-	claimed, published := l.table.Withholds(name, pv.Handle, l.settings().StuckAfter, time.Now())
-	switch {
+	var wait time.Duration // until the finalizer may go
+	var err error
+	switch claimed, published := l.table.Withholds(name, pv.Handle, l.settings().StuckAfter, time.Now()); {
 	case claimed: // its VolumeAttachment has just been deleted, and a worker may still detach it
-		l.queue.End(e, queue.BackOff(queue.FinalizerLane, retry.Initial))
-		return
+		wait = retry.Initial
 	case published: // it must not be deleted before it is unpublished
-		l.queue.End(e, queue.BackOff(queue.FinalizerLane, retry.Max))
-		return
-	}
-	known, err := l.knowsAll(ctx)
-	if err == nil && !known {
-		l.queue.End(e, queue.BackOff(queue.FinalizerLane, staleCachePause))
-		return
-	}
-	if err == nil {
-		err = l.attacher().ReleaseVolume(ctx, patch)
+		wait = retry.Max
+	default:
+		var known bool
+		if known, err = l.knowsAll(ctx); err == nil && !known {
+			wait = staleCachePause
+		} else if err == nil {
+			err = l.attacher().ReleaseVolume(ctx, patch)
+		}
 	}
 	if errors.Is(err, attach.ErrStale) {
 		l.refreshVolume(ctx, name)
 	}
 	switch {
+	case wait > 0:
+		l.queue.End(e, queue.BackOff(queue.FinalizerLane, wait))
 	case isFenced(err):
 		l.queue.End(e, queue.Postpone(e.Lane, fencePause))
 	case err != nil:

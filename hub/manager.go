@@ -231,3 +231,13 @@ func (m *manager) while(ctx context.Context, holds func(driverState) bool) (cont
 	})
 	return ctx, func() { cancel(); watching.Wait() }
 }
+
+// sleep blocks for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

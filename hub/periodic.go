@@ -6,6 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -39,4 +42,40 @@ func (l *leader) startIfDue(ctx context.Context, p *periodic, fail func(error), 
 		l.wake()
 	})
 	return never
+}
+
+// resyncEvery is the interval of the search for work that no event has led to.
+const resyncEvery = 5 * time.Minute
+
+// resyncing returns the periodic search of the caches for work that no event has led to. It costs no request.
+func (l *leader) resyncing() *periodic {
+	return &periodic{
+		pause: func(registry.Settings) time.Duration { return resyncEvery },
+		run:   func(ctx context.Context) { l.resync(klog.FromContext(ctx)) },
+	}
+}
+
+// resync adds the items that are missing for the objects in the caches. Existing items keep their backoff.
+func (l *leader) resync(logger klog.Logger) {
+	missed := l.findMissing()
+	add := func(key queue.Key, lane queue.Lane, place queue.Place) {
+		if !l.queue.Has(key) {
+			missed++
+			l.queue.Add(key, lane, place)
+		}
+	}
+	missed += l.table.Requeue()
+	decider := l.decider()
+	for _, va := range l.dueAttachments(decider) {
+		op, lane := l.wantedOf(decider, va)
+		add(queue.ClaimKey(va.Name), lane, l.placeOf(va, op))
+	}
+	for _, pv := range l.cluster.ReleasableVolumes(l.name) {
+		if !l.cluster.VolumeInUse(pv.Name) {
+			add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
+		}
+	}
+	if missed > 0 {
+		logger.Info("Resync found operations that no watch event had started", "operations", missed)
+	}
 }

@@ -101,7 +101,7 @@ func (w *stuckWatch) look(ctx context.Context) {
 		// While a call hangs or the driver is away, an older error in the status is not the reason: each is written
 		// once. Otherwise the error there is the last one.
 		down := call.Since.IsZero() && !l.get().up
-		if hangs(call.Since, now) && !v.hangs || down && !v.down || isNew && !hasError(va, op) {
+		if hangs(call.Since, now) && !v.hangs || down && !v.down || isNew && errorOf(va, op) == nil {
 			v.hangs, v.down = v.hangs || !call.Since.IsZero(), v.down || down
 			l.explainStuck(ctx, va, op, call)
 		}
@@ -111,11 +111,6 @@ func (w *stuckWatch) look(ctx context.Context) {
 		klog.FromContext(ctx).Info("VolumeAttachments are stuck", "new", len(fresh), "all", len(stuck), "example", fresh[0])
 	}
 	w.known = stuck
-}
-
-// hasError reports whether the status has an error of an operation.
-func hasError(va *storagev1.VolumeAttachment, op attach.Operation) bool {
-	return op == attach.Attaching && va.Status.AttachError != nil || op == attach.Detaching && va.Status.DetachError != nil
 }
 
 // whyStuck adds the present reason why an operation has no success: its call in flight, the connection, what its

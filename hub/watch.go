@@ -20,30 +20,34 @@ func (l *leader) backfill() {
 	l.findMissing()
 	l.confirm()
 	l.callsSeen.Add(1) // any may
-	var due []*storagev1.VolumeAttachment
+	due := l.dueAttachments(decider)
 	finished := 0
-	for _, va := range l.overlay.AttachmentsOfDriver(l.name) {
-		if decider.RequiredOperation(va) != attach.Idle || l.table.IsUnpublished(va) || decider.HasStaleError(va) {
-			due = append(due, va)
-		}
-		if decider.RequiredOperation(va) == attach.Detaching && va.DeletionTimestamp == nil {
+	for _, va := range due {
+		op, lane := l.wantedOf(decider, va)
+		if op == attach.Detaching && va.DeletionTimestamp == nil {
 			finished++
 		}
+		l.queue.Renew(queue.ClaimKey(va.Name), lane, l.placeOf(va, op))
 	}
 	if l.noAttach.Swap(decider.NoAttach) != decider.NoAttach && finished > 0 {
 		l.reportNoAttach(finished)
 	}
-	// The longest asked for first: the attaches to a full node go in the order in which they are added.
-	slices.SortStableFunc(due, func(a, b *storagev1.VolumeAttachment) int {
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-	})
-	for _, va := range due {
-		op, lane := l.wantedOf(decider, va)
-		l.queue.Renew(queue.ClaimKey(va.Name), lane, l.placeOf(va, op))
-	}
 	for _, pv := range l.cluster.ReleasableVolumes(l.name) {
 		l.queue.Add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
 	}
+}
+
+// dueAttachments returns the VolumeAttachments with work to do, the longest asked for first: the attaches to a full node go in the
+// order in which they are added.
+func (l *leader) dueAttachments(decider attach.Driver) []*storagev1.VolumeAttachment {
+	due := slices.DeleteFunc(l.overlay.AttachmentsOfDriver(l.name), func(va *storagev1.VolumeAttachment) bool {
+		op, _ := l.wantedOf(decider, va)
+		return op == attach.Idle && !decider.HasStaleError(va)
+	})
+	slices.SortStableFunc(due, func(a, b *storagev1.VolumeAttachment) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	return due
 }
 
 // reportNoAttach reports that attachRequired became false while volumes are attached: that may be a mistake.

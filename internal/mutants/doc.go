@@ -220,7 +220,7 @@
 //   - last state of a vanished VolumeAttachment is ignored. The volume stays attached for ever.
 //     Killed by hub.TestWhatTheLastStateTellsIsNotLostOnAClaimThatKnowsNothing, hub.TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach.
 //
-// hub/resync.go:
+// hub/periodic.go:
 //
 //   - unowned publication without an entry is not asked for again. The volume stays attached until the next term.
 //     Killed by hub.TestResyncFindsWorkThatNoEventHasLedTo.

@@ -28,7 +28,7 @@ var unownedRows = []mutant{
 	{
 		name:   "unowned publication without an entry is not asked for again",
 		harm:   "The volume stays attached until the next term.",
-		file:   "hub/resync.go",
+		file:   "hub/periodic.go",
 		old:    "\tmissed += l.table.Requeue()\n",
 		new:    "",
 		killed: []string{"hub.TestResyncFindsWorkThatNoEventHasLedTo"},
