@@ -36,9 +36,8 @@ type RightsFunc func(context.Context, lease.Name) (missing []rights.Right, err e
 
 // checkAnswers are the checks of a driver that need requests to the API server, to DNS or to the endpoint.
 type checkAnswers struct {
-	at       time.Time
-	endpoint status.Check   // what is known beside the connection
-	more     []status.Check // of Secrets and rights
+	at                        time.Time
+	endpoint, secrets, rights status.Check // of the endpoint: what is known beside the connection
 }
 
 // Checklist returns the conditions for serving a driver, nil if it is not served. It waits for the API server, for at most
@@ -65,12 +64,12 @@ func (m *manager) askChecks(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, answersTimeout)
 	defer cancel()
 	spec := m.get().spec
-	endpoint := checkAddress(ctx, spec)
-	more := append([]status.Check{m.checkSecrets(ctx)}, m.checkRights(ctx, spec)...)
+	answers := &checkAnswers{endpoint: checkAddress(ctx, spec), secrets: m.checkSecrets(ctx), rights: m.checkRights(ctx, spec)}
 	if ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded {
 		return // nobody waits for them
 	}
-	m.answers.Store(&checkAnswers{time.Now(), endpoint, more})
+	answers.at = time.Now()
+	m.answers.Store(answers)
 }
 
 // checklist returns the checks of a driver as last known. It sends no request.
@@ -79,42 +78,52 @@ func (m *manager) checklist(d status.Driver, replicas map[string]bool) []status.
 	if known := m.answers.Load(); known != nil {
 		a = *known
 	}
-	checks := []status.Check{checkEndpoint(d, a.endpoint), checkName(d), m.checkCapabilities(d), m.checkNodes(), checkLease(d, replicas, time.Now())}
-	checks = append(checks, a.more...)
+	var checks []status.Check
+	add := func(name string, c status.Check) {
+		if c.Text != "" {
+			c.Name = name
+			checks = append(checks, c)
+		}
+	}
+	add("endpoint", checkEndpoint(d, a.endpoint))
+	add("name", checkName(d))
+	add("capabilities", m.checkCapabilities(d))
+	add("node IDs", m.checkNodes())
+	add("lease", checkLease(d, replicas, time.Now()))
+	add("secrets", a.secrets)
+	add("rights", a.rights)
 	if d.Observed != nil {
-		checks = append(checks, checkDecisions(*d.Observed))
+		add("decisions", checkDecisions(*d.Observed))
 	}
 	return checks
 }
 
-func passedCheck(name, format string, args ...any) status.Check {
-	return status.Check{Name: name, OK: true, Text: fmt.Sprintf(format, args...)}
+func passedCheck(format string, args ...any) status.Check {
+	return status.Check{OK: true, Text: fmt.Sprintf(format, args...)}
 }
 
-func openCheck(name, action, format string, args ...any) status.Check {
-	return status.Check{Name: name, Text: fmt.Sprintf(format, args...), Action: action}
+func openCheck(action, format string, args ...any) status.Check {
+	return status.Check{Text: fmt.Sprintf(format, args...), Action: action}
 }
 
 // checkEndpoint checks that the driver answers. address is the result of checkAddress.
 func checkEndpoint(d status.Driver, address status.Check) status.Check {
-	const name = "endpoint"
 	switch {
 	case d.State == string(NameMismatch):
-		return passedCheck(name, "%s answers", d.Endpoint)
+		return passedCheck("%s answers", d.Endpoint)
 	case !d.Up:
 		_, action := diagnosis.ParseRefusal(d.Reason, d.Endpoint)
-		return openCheck(name, action, "%s is %s: %s", d.Endpoint, d.State, d.Reason)
-	case address.Name != "":
+		return openCheck(action, "%s is %s: %s", d.Endpoint, d.State, d.Reason)
+	case address.Text != "":
 		address.Text = d.Endpoint + " answers; " + address.Text
 		return address
 	}
-	return passedCheck(name, "%s answers", d.Endpoint)
+	return passedCheck("%s answers", d.Endpoint)
 }
 
 // checkAddress checks the addresses of the endpoint's host, and for how long the certificates of both sides are valid. It
 // returns the zero Check for a socket, and while the endpoint cannot be reached: then the connection says why.
 func checkAddress(ctx context.Context, d registry.Driver) status.Check {
-	const name = "endpoint"
 	host := d.Endpoint.Host()
 	if host == "" || d.Endpoint.IsLocal() {
 		return status.Check{}
@@ -128,11 +137,11 @@ func checkAddress(ctx context.Context, d registry.Driver) status.Check {
 		families[a.Unmap().Is4()]++
 	}
 	if families[true] > 1 || families[false] > 1 {
-		return openCheck(name, "Use a Service with a cluster IP and sessionAffinity: ClientIP, so that the name leads to one replica at a time.",
+		return openCheck("Use a Service with a cluster IP and sessionAffinity: ClientIP, so that the name leads to one replica at a time.",
 			"%s has %d addresses: several replicas of the driver may answer", host, len(addresses))
 	}
 	if !d.TLS.Enabled() {
-		return passedCheck(name, "without TLS, so that the Secrets of volumes are sent in plain text")
+		return passedCheck("without TLS, so that the Secrets of volumes are sent in plain text")
 	}
 	own, server, err := csiclient.Certificates(ctx, d)
 	if err != nil {
@@ -141,48 +150,45 @@ func checkAddress(ctx context.Context, d registry.Driver) status.Check {
 	text := fmt.Sprintf("its certificate is valid until %s, the hub's until %s", server.NotAfter.UTC().Format(time.RFC3339), own.NotAfter.UTC().Format(time.RFC3339))
 	now := time.Now()
 	if ends := func(from, to time.Time) bool { return to.Sub(now) < to.Sub(from)/lastPart }; ends(server.NotBefore, server.NotAfter) || ends(own.NotBefore, own.NotAfter) {
-		return openCheck(name, "Renew the certificate that ends soon, and find out why nothing has renewed it.", "%s", text)
+		return openCheck("Renew the certificate that ends soon, and find out why nothing has renewed it.", "%s", text)
 	}
-	return passedCheck(name, "%s", text)
+	return passedCheck("%s", text)
 }
 
 // checkName checks the name that the driver reports.
 func checkName(d status.Driver) status.Check {
-	const name = "name"
 	switch {
 	case d.State == string(NameMismatch):
-		return openCheck(name, fmt.Sprintf("Correct the name or the endpoint of the entry (%s).", d.Source), "%s", d.Reason)
+		return openCheck(fmt.Sprintf("Correct the name or the endpoint of the entry (%s).", d.Source), "%s", d.Reason)
 	case !d.Up && d.Version == "" && d.Capabilities == nil:
-		return openCheck(name, "", "not known: the driver has not answered yet")
+		return openCheck("", "not known: the driver has not answered yet")
 	case d.Version != "":
-		return passedCheck(name, "the driver reports the name %s, version %s", d.Name, d.Version)
+		return passedCheck("the driver reports the name %s, version %s", d.Name, d.Version)
 	}
-	return passedCheck(name, "the driver reports the name %s", d.Name)
+	return passedCheck("the driver reports the name %s", d.Name)
 }
 
 // checkCapabilities checks that the driver's capabilities fit its CSIDriver object and what an attacher has done.
 func (m *manager) checkCapabilities(d status.Driver) status.Check {
-	const name = "capabilities"
 	decider := m.decider()
 	switch {
 	case m.session() == nil:
-		return openCheck(name, "", "not known: there was no connection yet")
+		return openCheck("", "not known: there was no connection yet")
 	case decider.NoAttach:
-		return openCheck(name, "Remove the driver from the configuration, or correct attachRequired if its volumes need an attach.",
+		return openCheck("Remove the driver from the configuration, or correct attachRequired if its volumes need an attach.",
 			"attachRequired of the CSIDriver is false: there is nothing to attach or to hand over")
 	case d.RecordedCalls > 0:
-		return openCheck(name, "Set the endpoint to the socket of the driver's controller.",
+		return openCheck("Set the endpoint to the socket of the driver's controller.",
 			"no %s, but %d VolumeAttachments have the finalizer or the node ID that an attacher writes before it calls the driver: %s may be the socket of the node plugin",
 			csiclient.PublishUnpublish, d.RecordedCalls, d.Endpoint)
 	case !decider.Capabilities.PublishUnpublish:
-		return passedCheck(name, "no %s: VolumeAttachments are marked attached without a call", csiclient.PublishUnpublish)
+		return passedCheck("no %s: VolumeAttachments are marked attached without a call", csiclient.PublishUnpublish)
 	}
-	return passedCheck(name, "%s", strings.Join(decider.Capabilities.Names(), ", "))
+	return passedCheck("%s", strings.Join(decider.Capabilities.Names(), ", "))
 }
 
 // checkNodes checks that the driver has registered a node ID on each node that needs volumes of it.
 func (m *manager) checkNodes() status.Check {
-	const name = "node IDs"
 	nodes, missing, example := map[string]bool{}, 0, ""
 	for _, va := range m.cluster.AttachmentsOfDriver(m.name) {
 		node := va.Spec.NodeName
@@ -196,17 +202,16 @@ func (m *manager) checkNodes() status.Check {
 	}
 	switch {
 	case missing > 0:
-		return openCheck(name, diagnosis.Cause{Verdict: diagnosis.NodeWithoutDriver}.Action(example, "", ""),
+		return openCheck(diagnosis.Cause{Verdict: diagnosis.NodeWithoutDriver}.Action(example, "", ""),
 			"%d of %d nodes with volumes have no node ID of the driver in their CSINode, for example %s", missing, len(nodes), example)
 	case len(nodes) == 0 && len(m.cluster.NodesOfDriver(m.name)) == 0:
-		return openCheck(name, "Check the name of the driver, and that its node plugin (a DaemonSet) runs.", "no CSINode has a node ID of the driver")
+		return openCheck("Check the name of the driver, and that its node plugin (a DaemonSet) runs.", "no CSINode has a node ID of the driver")
 	}
-	return passedCheck(name, "all %d nodes with volumes have one", len(nodes))
+	return passedCheck("all %d nodes with volumes have one", len(nodes))
 }
 
 // checkSecrets checks that the hub can read the Secrets that the driver's volumes name. It keeps no value of them.
 func (m *manager) checkSecrets(ctx context.Context) status.Check {
-	const name = "secrets"
 	refs := m.cluster.SecretsOfDriver(m.name)
 	all := len(refs)
 	refs = refs[:min(all, mostSecrets)]
@@ -224,12 +229,12 @@ func (m *manager) checkSecrets(ctx context.Context) status.Check {
 	}
 	switch {
 	case failed > 0:
-		return openCheck(name, secretAction(example, cause), "%d of %d cannot be read%s, for example %s/%s: %v",
+		return openCheck(secretAction(example, cause), "%d of %d cannot be read%s, for example %s/%s: %v",
 			failed, all, rest, example.Namespace, example.Name, cause)
 	case all == 0:
-		return passedCheck(name, "no volume of the driver names one")
+		return passedCheck("no volume of the driver names one")
 	}
-	return passedCheck(name, "%d of %d can be read%s", len(refs), all, rest)
+	return passedCheck("%d of %d can be read%s", len(refs), all, rest)
 }
 
 // secretAction says what to do about a Secret that cannot be read.
@@ -247,11 +252,10 @@ func secretAction(ref corev1.SecretReference, err error) string {
 	return diagnosis.Cause{Verdict: verdict}.Action("", "", fmt.Sprintf("read secret %s/%s for the call: ", ref.Namespace, ref.Name))
 }
 
-// checkRights checks the rights of this process in the cluster. It returns none if nobody can tell.
-func (m *manager) checkRights(ctx context.Context, d registry.Driver) []status.Check {
-	const name = "rights"
+// checkRights checks the rights of this process in the cluster. It returns the zero Check if nobody can tell.
+func (m *manager) checkRights(ctx context.Context, d registry.Driver) status.Check {
 	if m.hub.options.Rights == nil {
-		return nil
+		return status.Check{}
 	}
 	var l lease.Name
 	if m.hub.options.Leases != nil {
@@ -260,9 +264,9 @@ func (m *manager) checkRights(ctx context.Context, d registry.Driver) []status.C
 	missing, err := m.hub.options.Rights(ctx, l)
 	switch {
 	case err != nil:
-		return []status.Check{openCheck(name, "Check the API server.", "not known: %v", err)}
+		return openCheck("Check the API server.", "not known: %v", err)
 	case len(missing) == 0:
-		return []status.Check{passedCheck(name, "the hub has all that it needs")}
+		return passedCheck("the hub has all that it needs")
 	}
 	required, texts := false, make([]string, len(missing))
 	for i, r := range missing {
@@ -270,59 +274,57 @@ func (m *manager) checkRights(ctx context.Context, d registry.Driver) []status.C
 	}
 	text := "missing: " + strings.Join(texts, ", ")
 	if !required {
-		return []status.Check{passedCheck(name, "%s; volumes are attached and detached without them", text)}
+		return passedCheck("%s; volumes are attached and detached without them", text)
 	}
-	return []status.Check{openCheck(name, "Grant them: "+missing[0].Manifest+".", "%s", text)}
+	return openCheck("Grant them: "+missing[0].Manifest+".", "%s", text)
 }
 
 // checkLease checks who holds the lease. Of a driver that is active, the hub has to hold it. Else another attacher has to, and
 // to renew it: the hub takes a lease that has expired at once, and an attacher without leader election goes on beside it.
 func checkLease(d status.Driver, replicas map[string]bool, now time.Time) status.Check {
-	const name = "lease"
 	l, active := d.Lease, d.Mode == string(registry.ModeActive)
 	lease := l.Namespace + "/" + l.Name
 	without := "End another attacher that works without leader election, or with its lease elsewhere, before the driver is made active."
 	switch {
 	case l.Name == "" && active:
-		return passedCheck(name, "this hub runs without leader election: no other attacher may work for the driver")
+		return passedCheck("this hub runs without leader election: no other attacher may work for the driver")
 	case l.Name == "":
-		return openCheck(name, "End the other attacher before the driver is made active.", "this hub runs without leader election")
+		return openCheck("End the other attacher before the driver is made active.", "this hub runs without leader election")
 	case l.Mine:
-		return passedCheck(name, "%s is held by this replica", lease)
+		return passedCheck("%s is held by this replica", lease)
 	case active && replicas[l.Holder]:
-		return passedCheck(name, "%s is held by %s, another replica of the hub", lease, l.Holder)
+		return passedCheck("%s is held by %s, another replica of the hub", lease, l.Holder)
 	case active && l.Holder == "" && !d.Up:
-		return openCheck(name, "Make the driver reachable: the first replica that can call it takes the lease.", "nobody holds %s", lease)
+		return openCheck("Make the driver reachable: the first replica that can call it takes the lease.", "nobody holds %s", lease)
 	case active:
 		found := status.DiagnoseLease(l, d.Reason, nil, now)
-		return openCheck(name, strings.Join(found.Actions, " "), "%s: %s", lease, diagnosis.Because(found.Fact, found.Detail))
+		return openCheck(strings.Join(found.Actions, " "), "%s: %s", lease, diagnosis.Because(found.Fact, found.Detail))
 	case d.Mode == string(registry.ModePaused) && l.Holder == "": // on purpose: it is often the step before a csi-attacher starts
-		return passedCheck(name, "nobody holds %s: the driver is paused", lease)
+		return passedCheck("nobody holds %s: the driver is paused", lease)
 	case l.LastHolder != "":
 		lasting := ""
 		if !l.Renewed.IsZero() {
 			lasting = " for " + diagnosis.Length(now.Sub(l.Renewed))
 		}
-		return openCheck(name, without, "%s was not renewed%s, last by %s: nobody holds it; made active, the hub takes it at once", lease, lasting, l.LastHolder)
+		return openCheck(without, "%s was not renewed%s, last by %s: nobody holds it; made active, the hub takes it at once", lease, lasting, l.LastHolder)
 	case l.Holder == "":
-		return openCheck(name, without, "nobody holds %s", lease)
+		return openCheck(without, "nobody holds %s", lease)
 	case !l.Renews:
-		return openCheck(name, "", "not known yet: the hub has not seen %s renew %s", l.Holder, lease)
+		return openCheck("", "not known yet: the hub has not seen %s renew %s", l.Holder, lease)
 	}
-	return passedCheck(name, "%s is held by %s: made active, the hub waits for it", lease, l.Holder)
+	return passedCheck("%s is held by %s: made active, the hub waits for it", lease, l.Holder)
 }
 
 // checkDecisions checks that the hub would have done the same as the other attacher.
 func checkDecisions(seen status.Observed) status.Check {
-	const name = "decisions"
 	text := fmt.Sprintf("%d agreed, %d would have failed, %d differ, %d not known yet", seen.Agreed, seen.WouldHaveFailed, seen.Differs, seen.Pending)
 	switch {
 	case seen.Agreed+seen.WouldHaveFailed+seen.Differs == 0:
-		return openCheck(name, "Wait until a volume is attached or detached.", "there was nothing to compare yet")
+		return openCheck("Wait until a volume is attached or detached.", "there was nothing to compare yet")
 	case seen.WouldHaveFailed+seen.Differs > 0:
-		return openCheck(name, "Look at the disagreements on the page of the driver.", "%s", text)
+		return openCheck("Look at the disagreements on the page of the driver.", "%s", text)
 	}
-	return passedCheck(name, "%s", text)
+	return passedCheck("%s", text)
 }
 
 // recordedCalls is attach.Driver.RecordedCalls, 0 before the first session.

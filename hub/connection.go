@@ -7,7 +7,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 const (
@@ -39,7 +38,9 @@ func (c *connection) run(ctx context.Context, fail func(error)) {
 	delay := connectRetryInitial
 	for ctx.Err() == nil {
 		spec := c.manager.get().spec
-		s, err := c.dial(ctx, spec)
+		dialling, giveUp := c.manager.while(ctx, func(s driverState) bool { return s.isReachedAs(spec) })
+		s, err := c.connect(dialling, spec)
+		giveUp()
 		began := time.Now()
 		if err == nil {
 			c.use(ctx, fail, s, spec)
@@ -53,23 +54,11 @@ func (c *connection) run(ctx context.Context, fail func(error)) {
 			delay = connectRetryInitial
 		}
 		// Also after a session: a driver that answers and hangs up must not be dialled all the time.
-		c.rest(ctx, spec, delay)
+		end := time.Now().Add(delay)
+		c.manager.await(ctx, func(s driverState) (time.Duration, bool) {
+			left := time.Until(end)
+			return left, left <= 0 || !s.isReachedAs(spec)
+		})
 		delay = min(2*delay, connectRetryMax)
 	}
-}
-
-// dial connects once, and gives up when the endpoint or TLS of the driver changes.
-func (c *connection) dial(ctx context.Context, spec registry.Driver) (Session, error) {
-	ctx, giveUp := c.manager.while(ctx, func(s driverState) bool { return s.isReachedAs(spec) })
-	defer giveUp()
-	return c.connect(ctx, spec)
-}
-
-// rest blocks for d, or until the endpoint or TLS of the driver changes.
-func (c *connection) rest(ctx context.Context, spec registry.Driver, d time.Duration) {
-	end := time.Now().Add(d)
-	c.manager.await(ctx, func(s driverState) (time.Duration, bool) {
-		left := time.Until(end)
-		return left, left <= 0 || !s.isReachedAs(spec)
-	})
 }

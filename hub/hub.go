@@ -63,17 +63,8 @@ type Hub struct {
 	memories map[string]memory   // by driver, also of drivers that are not served any more; guarded by mu
 }
 
-// New checks the options. It starts nothing.
+// New returns a Hub. It starts nothing.
 func New(o Options) (*Hub, error) {
-	if o.Kube == nil {
-		return nil, errors.New("hub: Options.Kube is missing")
-	}
-	if o.Grace < 0 {
-		return nil, fmt.Errorf("hub: Options.Grace is %v, it must not be negative", o.Grace)
-	}
-	if o.Leases != nil && o.LeaseNamespace == "" {
-		return nil, errors.New("hub: Options.LeaseNamespace is missing")
-	}
 	if (o.Leases != nil) != (o.LeaseDuration > 0) {
 		return nil, fmt.Errorf("hub: Options.LeaseDuration is %v, it must be positive with Leases and 0 without", o.LeaseDuration)
 	}

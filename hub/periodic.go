@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/klog/v2"
-
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -51,12 +49,12 @@ const resyncEvery = 5 * time.Minute
 func (l *leader) resyncing() *periodic {
 	return &periodic{
 		pause: func(registry.Settings) time.Duration { return resyncEvery },
-		run:   func(ctx context.Context) { l.resync(klog.FromContext(ctx)) },
+		run:   func(context.Context) { l.resync() },
 	}
 }
 
 // resync adds the items that are missing for the objects in the caches. Existing items keep their backoff.
-func (l *leader) resync(logger klog.Logger) {
+func (l *leader) resync() {
 	missed := l.findMissing()
 	add := func(key queue.Key, lane queue.Lane, place queue.Place) {
 		if !l.queue.Has(key) {
@@ -76,6 +74,6 @@ func (l *leader) resync(logger klog.Logger) {
 		}
 	}
 	if missed > 0 {
-		logger.Info("Resync found operations that no watch event had started", "operations", missed)
+		l.logger.Info("Resync found operations that no watch event had started", "operations", missed)
 	}
 }

@@ -23,7 +23,7 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 	}
 	vanished := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.Name = "vanished" })
 	d.restore(d.table.Open(vanished), vanished)
-	d.resync(d.logger)
+	d.resync()
 	for name, l := range map[string]queue.Lane{"va": queue.AttachLane, "deleted": queue.DetachLane} {
 		if v, ok := d.queue.Look(queue.ClaimKey(name)); !ok || v.Lane != l {
 			t.Errorf("%s: there is work: %v, in lane %s, want it in %s", name, ok, v.Lane, l)
@@ -42,12 +42,12 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 		d.queue.End(e, queue.Finished)
 		break
 	}
-	d.resync(d.logger)
+	d.resync()
 	if key := (&volume.Unowned{Publication: volume.Publication{Record: attach.Record{Target: left}}}).Key(); !d.queue.Has(key) {
 		t.Error("what was left attached has no entry")
 	}
 	before, _ := d.queue.Look(queue.ClaimKey("va"))
-	d.resync(d.logger)
+	d.resync()
 	if now, _ := d.queue.Look(queue.ClaimKey("va")); now.Asked != before.Asked {
 		t.Error("what is in the queue was asked for anew")
 	}

@@ -113,11 +113,11 @@ func (w *stuckWatch) look(ctx context.Context) {
 	w.known = stuck
 }
 
-// whyStuck adds the present reason why an operation has no success: its call in flight, the connection, what its
-// item waits for, or the last error.
-func (l *leader) whyStuck(e stuckError, va *storagev1.VolumeAttachment, call status.Call) stuckError {
+// explainStuck writes into the status of a VolumeAttachment why it is stuck: its call in flight, the connection, what its item waits
+// for, or the last error. While a call hangs and while the driver cannot be called no try fails, so no other error would explain it.
+func (l *leader) explainStuck(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation, call status.Call) {
 	item, ok := l.queue.Look(queue.ClaimKey(va.Name))
-	e.tries = item.Tries
+	e := stuckError{op: op, since: wantedSince(va, op), tries: item.Tries}
 	wait := l.waitOf(item.Wait, va.Spec.NodeName)
 	switch s := l.get(); {
 	case !call.Since.IsZero():
@@ -135,14 +135,7 @@ func (l *leader) whyStuck(e stuckError, va *storagev1.VolumeAttachment, call sta
 	default:
 		e.now = "about to be tried"
 	}
-	return e
-}
-
-// explainStuck writes into the status of a VolumeAttachment why it is stuck. While a call hangs and while the driver
-// cannot be called no try fails, so no other error would explain it.
-func (l *leader) explainStuck(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation, call status.Call) {
-	why := l.whyStuck(stuckError{op: op, since: wantedSince(va, op)}, va, call)
-	if err := l.writer().SaveError(ctx, va, op, why); err != nil {
-		l.volumeLogger(va).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", why, "err", err)
+	if err := l.writer().SaveError(ctx, va, op, e); err != nil {
+		l.volumeLogger(va).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", e, "err", err)
 	}
 }
