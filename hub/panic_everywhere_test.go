@@ -213,8 +213,8 @@ func TestPanicInAnyGoroutineOfADriverRestartsThatDriverAlone(t *testing.T) {
 		"the lease is renewed":   {"PUT /apis/coordination.k8s.io/v1/namespaces/hub/leases/external-attacher-leader-" + strings.ReplaceAll(virtualDriver, ".", "-"), nil},
 		"the volumes are listed": {"list", nil},
 		"what is stuck is looked for": {"event AttachStuck", func(v *virtual) {
-			odd(v)
 			v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Volume: "odd", Code: 13, Count: 8}}})
+			odd(v)
 		}},
 		"calls that hang are looked for": {"log ControllerPublishVolume unanswered", func(v *virtual) {
 			v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Volume: "odd"}}})
