@@ -83,9 +83,10 @@ func (d drifts) Present(ctx context.Context, va *storagev1.VolumeAttachment) {
 	l, key := d.l, queue.ClaimKey(va.Name)
 	switch {
 	case l.table.IsLost(va):
-		l.log.line(l.volumeLogger(va), true, "ListVolumes reports the volume on this node again, not attaching it again")
-		l.table.SetLost(va, false)
-		l.queue.RetryNow(key)
+		if l.table.SetLost(va, false); !l.table.IsLost(va) { // else its publish has begun
+			l.log.line(l.volumeLogger(va), true, "ListVolumes reports the volume on this node again, not attaching it again")
+			l.queue.RetryNow(key)
+		}
 	case va.Status.AttachError != nil && !l.queue.Has(key):
 		if err := l.writer().ForgetError(ctx, va, attach.Attaching); err != nil {
 			l.volumeLogger(va).V(2).Info("Failed to remove the attachError of a volume that ListVolumes reports as attached", "err", err)

@@ -36,7 +36,7 @@ type execution struct {
 }
 
 // errUndone means that another client undoes what a run writes.
-var errUndone = errors.New("another client has undone it")
+var errUndone = errors.New("another client undoes what the hub writes into the VolumeAttachment: its finalizer, its annotations or its status")
 
 // execute carries out what a VolumeAttachment requires, effect by effect. It stops at the first error, and at an effect that it
 // has made before. After errBlocked the worker must not use the item any more.
@@ -52,7 +52,7 @@ func (x *execution) execute(ctx context.Context) error {
 		switch {
 		case effect.Kind == volume.Finished:
 			return nil
-		case slices.Contains(x.done, effect):
+		case effect.Kind != volume.ReadSecret && slices.Contains(x.done, effect):
 			return errUndone
 		}
 		if at := effect.Target; at.VolumeHandle != "" && (at != reserved || effect.Kind == volume.Publish && !asked) {
@@ -81,7 +81,7 @@ func (x *execution) look(ctx context.Context) error {
 	if len(x.done) > 0 {
 		now := l.overlay.Attachment(x.object.Name)
 		if now == nil || now.UID != x.object.UID {
-			x.run.Plan = attach.Plan{}
+			x.op, x.run.Plan = attach.Idle, attach.Plan{} // nothing has succeeded
 			return nil
 		}
 		x.object, x.claim = now, l.table.Open(now)
@@ -105,7 +105,9 @@ func (x *execution) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.restore(decider, inputs)
+	if len(x.done) == 0 { // later the note is that of this run, which may not have called yet
+		x.restore(decider, inputs)
+	}
 	if x.run.Plan, err = decider.Decide(inputs); err != nil {
 		l.table.SetLost(x.object, false) // it cannot be repaired now; the next listing finds it again
 		return err
@@ -136,7 +138,7 @@ func (x *execution) inputs(ctx context.Context) (attach.Inputs, error) {
 	var err error
 	name := attach.VolumeName(va)
 	inputs.PersistentVolume = l.overlay.Volume(name)
-	if name != "" && inputs.PersistentVolume == nil && inputs.Published == nil {
+	if name != "" && inputs.PersistentVolume == nil && (inputs.Published == nil || x.op == attach.Detaching) {
 		if !x.volumeRead {
 			if x.volume, err = l.cluster.ReadVolume(ctx, name); err != nil {
 				return inputs, err
@@ -184,6 +186,9 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		err = a.AddFinalizers(ctx, x.run.Plan)
 		x.volumeRead = false // it has the finalizer now
 	case volume.Publish:
+		if x.run.Plan.SecretRef == nil {
+			x.secrets = nil
+		}
 		o.Context, err = a.Publish(ctx, x.run.Plan, x.secrets)
 		x.nodeRead = false // the driver may have registered another node ID during the call
 		o.Secrets = x.secrets

@@ -52,8 +52,6 @@ func (l *leader) workOnClaim(ctx context.Context, e *queue.Item) {
 	case errors.Is(err, errBlocked):
 	case isFenced(err):
 		l.queue.End(e, queue.Postpone(e.Lane, fencePause))
-	case errors.Is(err, errUndone):
-		l.queue.End(e, queue.BackOff(e.Lane, l.settings().Retry.Initial))
 	case err != nil:
 		l.failed(ctx, e, va, op, err)
 	default:
@@ -118,7 +116,8 @@ func (l *leader) carryOut(ctx context.Context, e *queue.Item, va *storagev1.Volu
 		l.metrics.Retry(operationOf(op))
 	}
 	x.op = op
-	return op, x.execute(ctx)
+	err := x.execute(ctx)
+	return x.op, err
 }
 
 // errLostCapability means that nothing can be attached, because the driver cannot be called any more.

@@ -118,9 +118,7 @@ func (q *Queue) offerNodes(now time.Time) {
 		for i := 0; i < len(n.parked) && q.hasSlot(n); {
 			e := n.parked[i]
 			if q.needsPlace(e) {
-				if e.permit = n.full.offer(e.Key.Name, now); e.permit == noPermit && q.limits.PerNode == 0 {
-					break // nor for others, and nobody waits for a slot
-				} else if e.permit == noPermit {
+				if e.permit = n.full.offer(e.Key.Name, now); e.permit == noPermit {
 					i++
 					continue
 				}
@@ -172,9 +170,10 @@ func (q *Queue) RefusedLocked(key Key) {
 	if n.full == nil {
 		n.full = &fullNode{since: now, places: int(n.detached - e.detached)} // the answer may be from before these detaches
 		e.permit = forPlace
-		for _, other := range n.parked {
+		for _, other := range slices.Clone(n.parked) {
 			if q.needsPlace(other) {
 				other.Wait.Kind = WaitCapacity
+				q.signalVolume(other.place.Target.VolumeHandle) // it holds nobody up any more
 			}
 		}
 	}

@@ -81,6 +81,9 @@ func (t *Table) Open(va *storagev1.VolumeAttachment) *Claim {
 		t.claims[va.Name] = c
 	}
 	c.seen = aspectOf(va, t.Finalizer)
+	if c.seen.attached && !c.lost && c.publication.Belief == Published { // the answer to the write of the status was lost
+		c.publication.Belief, c.publication.Context = Recorded, nil
+	}
 	return c
 }
 
@@ -134,7 +137,8 @@ func (t *Table) SetLost(va *storagev1.VolumeAttachment, lost bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c := t.claimOf(va.Name, va.UID); c != nil {
-		c.lost = lost
+		// A publish that has begun goes on: the status has to get its context.
+		c.lost = lost || c.lost && (c.publication.Belief == Uncertain || c.publication.Belief == Published)
 	}
 }
 

@@ -3,6 +3,8 @@ package volume
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
@@ -69,11 +71,22 @@ type Run struct {
 
 	owner    Ownership     // of the publication at ownerAt
 	ownerAt  attach.Target // for which the owners were read last
-	secretAt attach.Target // for which the Secret was read
+	secret   secretOf      // that was read
 	giveUp   bool          // the driver has refused to unpublish at the previous target often enough
 	released bool
 	alive    bool // the object still exists after the release
-	marked   bool // the status was written after the release
+	marked   bool // the status was written
+}
+
+// secretOf names the Secret of a publish.
+type secretOf struct {
+	target attach.Target
+	ref    corev1.SecretReference
+}
+
+// hasSecret reports whether the run has read the Secret that its plan names, or needs none.
+func (r *Run) hasSecret() bool {
+	return r.Plan.SecretRef == nil || r.secret == secretOf{r.Plan.Target, *r.Plan.SecretRef}
 }
 
 // ownerOf returns who owns the publication at a target, as far as the run has read it.
@@ -121,7 +134,7 @@ func (c *Claim) next(r Run) Effect {
 		return Effect{Unpublish, b.Target}
 
 	// An attach. After any failure the finalizers stay: only an unpublish proves that a volume is detached.
-	case attaching && calls && p.SecretRef != nil && r.secretAt != p.Target: // before anything is written
+	case attaching && calls && !r.hasSecret(): // before anything is written
 		return Effect{ReadSecret, p.Target}
 	case attaching && (p.VolumeFinalizer != nil || p.AttachmentFinalizer != nil): // also if somebody has removed one since the call
 		return Effect{AddFinalizers, p.Target}
@@ -160,7 +173,7 @@ func (c *Claim) apply(r *Run, e Effect, o Outcome) {
 		}
 	case ReadSecret:
 		if ok {
-			r.secretAt = e.Target
+			r.secret = secretOf{e.Target, *r.Plan.SecretRef}
 		}
 	case Publish:
 		if ok {
@@ -186,7 +199,7 @@ func (c *Claim) apply(r *Run, e Effect, o Outcome) {
 	case Release:
 		r.released, r.alive = ok, o.Alive
 	case MarkDetached:
-		r.marked = ok && r.released
+		r.marked = ok
 	}
 }
 

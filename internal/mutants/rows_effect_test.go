@@ -61,8 +61,8 @@ var effectRows = []mutant{
 		name:   "secret is not read",
 		harm:   "The driver refuses the attach, or attaches with no credentials.",
 		file:   "hub/volume/effects.go",
-		old:    "case attaching && calls && p.SecretRef != nil && r.secretAt != p.Target:",
-		new:    "case attaching && calls && p.SecretRef != nil && r.secretAt != p.Target && false:",
+		old:    "case attaching && calls && !r.hasSecret():",
+		new:    "case attaching && calls && !r.hasSecret() && false:",
 		killed: []string{"hub/volume.TestEffectsOfAPassComeInOrderAndNoneIsNeedless"},
 	},
 	{
