@@ -83,7 +83,10 @@ func (d drifts) Present(ctx context.Context, va *storagev1.VolumeAttachment) {
 	l, key := d.l, queue.ClaimKey(va.Name)
 	switch {
 	case l.table.IsLost(va):
-		if l.table.SetLost(va, false); !l.table.IsLost(va) { // else its publish has begun
+		if p, _ := l.queue.Look(key); p.State == queue.Running && p.Lane != queue.DetachLane {
+			return // its publish may be in flight: the status needs the new publish context
+		}
+		if l.table.SetLost(va, false); !l.table.IsLost(va) {
 			l.log.line(l.volumeLogger(va), true, "ListVolumes reports the volume on this node again, not attaching it again")
 			l.queue.RetryNow(key)
 		}

@@ -137,8 +137,7 @@ func (t *Table) SetLost(va *storagev1.VolumeAttachment, lost bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c := t.claimOf(va.Name, va.UID); c != nil {
-		// A publish that has begun goes on: the status has to get its context.
-		c.lost = lost || c.lost && (c.publication.Belief == Uncertain || c.publication.Belief == Published)
+		c.lost = lost || c.lost && c.publication.Belief == Published // then the status has to get the new publish context
 	}
 }
 
