@@ -83,16 +83,6 @@ func (l *leader) run(ctx context.Context) error {
 	defer cut()
 
 	var loops, watching sync.WaitGroup
-	drained := make(chan struct{})
-	panics.Go(&watching, fail, func() { // the lease may be lost while the driver drains, too
-		select {
-		case <-l.term.Lost():
-			cut()
-		case <-drained:
-		}
-	})
-	defer watching.Wait()
-	defer close(drained)
 	panics.Go(&loops, fail, func() {
 		l.queue.Run(intake, func(e *queue.Item) {
 			panics.Go(&l.workers, fail, func() { l.work(calls, e) })
@@ -105,6 +95,16 @@ func (l *leader) run(ctx context.Context) error {
 		l.connectionChanged()
 		l.attend(intake, end, fail, &loops, l.driftCheck(), l.stuckCheck(), l.hangingCheck(), l.resyncing())
 	})
+	drained := make(chan struct{})
+	panics.Go(&watching, fail, func() { // ctx ends when the lease is lost, which may also happen from now on
+		select {
+		case <-l.term.Lost():
+			cut()
+		case <-drained:
+		}
+	})
+	defer watching.Wait()
+	defer close(drained)
 	// Whatever happens: no goroutine of this term works on beside the next term.
 	panics.Contain(fail, func() { l.hub.routes.close(l.name, l) })
 	panics.Contain(fail, func() {
