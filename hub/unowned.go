@@ -149,7 +149,7 @@ func (l *leader) retryUnowned(ctx context.Context, e *queue.Item, u volume.Unown
 	delay := l.retryIn(e, u.Failures, err)
 	used := errors.As(err, &errInUse{})
 	if used {
-		delay = settings.Retry.Max
+		delay = settings.Retry.Max - time.Duration(jitter()*float64(settings.Retry.Max)/5) // one read of the node then tells of all
 	}
 	l.log.failed(klog.FromContext(ctx), attach.Detaching, u.Failures, delay, err)
 	if used || attach.NotReady(err) { // the driver was not called: an attach elsewhere has to wait for this detach
