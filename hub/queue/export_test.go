@@ -54,13 +54,6 @@ func (q *Queue) Refused(e *Item) {
 	q.RefusedLocked(e.Key)
 }
 
-// Drop removes an item that does not run.
-func (q *Queue) Drop(key Key) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.DropLocked(key)
-}
-
 // Close ends the term.
 func (q *Queue) Close() {
 	q.mu.Lock()
