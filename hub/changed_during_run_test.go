@@ -16,6 +16,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 func TestContextOfARepairIsWrittenAlsoIfAListingShowsTheVolumeDuringTheCall(t *testing.T) {
@@ -155,6 +156,30 @@ func TestAttachWhoseNoteAWebhookRemovesBacksOffAndSaysSo(t *testing.T) {
 		got := v.get(va.Name).Status
 		if got.AttachError == nil || !strings.Contains(got.AttachError.Message, "another client undoes") || v.patches() > 400 {
 			t.Errorf("status %+v after %d writes in an hour; want the reason, and a growing pause", got, v.patches())
+		}
+	})
+}
+
+func TestAttachThatIsNotRequiredAnyMoreBeforeItsFirstWriteIsNoSuccess(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.create(testbed.Secret{Name: "first", Data: map[string]string{"key": "one"}})
+		v.register("n", "id-n")
+		v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Handle: "v", Secret: secretRef("first")})
+		v.attachRequired(true)
+		v.start()
+		v.pass(time.Second)
+		v.api.Intercept(func(r fakekube.Request) int {
+			if r.Resource == "secrets" {
+				time.Sleep(time.Second)
+			}
+			return 0
+		})
+		v.create(v.attachment("v", "n"))
+		v.pass(500 * time.Millisecond)
+		v.attachRequired(false)
+		v.pass(time.Minute)
+		if n := v.metric("attach_hub_operations_total", "attach", "success"); n != 0 || len(done(v.backend, "v")) > 0 {
+			t.Errorf("%v attaches counted after calls %v, want none", n, done(v.backend, "v"))
 		}
 	})
 }

@@ -90,6 +90,9 @@ func (x *execution) look(ctx context.Context) error {
 	op, lane := l.wantedOf(decider, x.object)
 	if op == attach.Idle {
 		x.run.Plan = attach.Plan{}
+		if n := len(x.done); n > 0 && !finishes(x.done[n-1].Kind) { // another client has ended it
+			x.op = attach.Idle
+		}
 		return nil
 	}
 	if (lane == queue.DetachLane) != (x.item.Lane == queue.DetachLane) {
@@ -118,6 +121,11 @@ func (x *execution) look(ctx context.Context) error {
 	return nil
 }
 
+// finishes reports whether an effect may be the last one of a run: AddFinalizers restores what another client has removed.
+func finishes(k volume.EffectKind) bool {
+	return k == volume.MarkAttached || k == volume.MarkDetached || k == volume.AddFinalizers
+}
+
 // restore takes what the objects record as the belief, if this process knows nothing.
 func (x *execution) restore(decider attach.Driver, inputs attach.Inputs) {
 	if table := x.leader.table; table.Believed(x.claim).Belief == volume.Unknown {
@@ -127,8 +135,8 @@ func (x *execution) restore(decider attach.Driver, inputs attach.Inputs) {
 	}
 }
 
-// inputs returns what the plan is made from. What the caches may lack is read once in a run, and the CSINode once more after the
-// publish.
+// inputs returns what the plan is made from. What the caches may lack is read once in a run; a PersistentVolume once more after its
+// finalizer was written, and the CSINode once more after the publish.
 func (x *execution) inputs(ctx context.Context) (attach.Inputs, error) {
 	l, va := x.leader, x.object
 	inputs := attach.Inputs{VolumeAttachment: va, Lost: l.table.IsLost(va), Unpublished: l.table.IsUnpublished(va)}
