@@ -60,6 +60,6 @@
 // A panic in any goroutine of a driver restarts that driver alone (panics.Go).
 //
 // The package does not know where drivers come from (registry), what one VolumeAttachment needs
-// (hub/attach), which work may start (hub/volume), how objects are kept (hub/cache) or how to speak CSI
+// (hub/attach), which work may start (hub/queue), what is believed of a volume (hub/volume), how objects are kept (hub/cache) or how to speak CSI
 // (hub/csiclient).
 package hub

@@ -9,12 +9,12 @@ import (
 )
 
 // check checks what must hold when an effect begins.
-func (m *passModel) check() {
+func (m *runModel) check() {
 	m.begun(m.effect.Kind)
 	at, is := m.effect.Target, m.truth[m.effect.Target]
 	noted, owner := attach.NotedTarget(m.va), m.owners[at]
-	attaching := m.pass.Plan.Operation == attach.Attaching
-	calls := m.pass.Plan.Target.VolumeHandle != ""
+	attaching := m.current.Plan.Operation == attach.Attaching
+	calls := m.current.Plan.Target.VolumeHandle != ""
 	must := func(ok bool, what string) {
 		if !ok {
 			m.fail("%s at %q: %s", effectName(m.effect.Kind), at.NodeID, what)
@@ -60,19 +60,19 @@ func (m *passModel) check() {
 	}
 }
 
-func (m *passModel) hasFinalizer() bool {
-	return attach.HasFinalizer(m.va.Finalizers, attach.Finalizer(passDriver))
+func (m *runModel) hasFinalizer() bool {
+	return attach.HasFinalizer(m.va.Finalizers, attach.Finalizer(modelDriver))
 }
 
 // isSeenTo reports whether the claim need not see to a target: it is not published there, is unowned,
 // or nobody can know of it.
-func (m *passModel) isSeenTo(at attach.Target) bool {
+func (m *runModel) isSeenTo(at attach.Target) bool {
 	is := m.truth[at]
 	return !is.May || is.Left || is.Lost || m.owners[at] == volume.Owned
 }
 
 // checkBelief checks that what the storage system may have published is known, and what it has not.
-func (m *passModel) checkBelief() {
+func (m *runModel) checkBelief() {
 	believed := m.table.Believed(m.claim)
 	for at, is := range m.truth {
 		known := believed.Target == at && believed.MayBePublished()
@@ -97,7 +97,7 @@ func (m *passModel) checkBelief() {
 
 // checkEnd checks what two passes have led to in which nothing went wrong. Without our finalizer before
 // them there was nothing to detach.
-func (m *passModel) checkEnd(wasGuarded bool) {
+func (m *runModel) checkEnd(wasGuarded bool) {
 	if m.va == nil {
 		return
 	}
@@ -119,8 +119,8 @@ func effectName(k volume.EffectKind) string {
 }
 
 // key is the same for equal states only.
-func (m *passModel) key() string {
-	b, run := &strings.Builder{}, m.pass
+func (m *runModel) key() string {
+	b, run := &strings.Builder{}, m.current
 	run.Plan = attach.Plan{Operation: run.Plan.Operation, Record: attach.Record{Target: run.Plan.Target}} // the rest is that of the objects
 	fmt.Fprintf(b, "%v %+v %v %v %+v %+v", m.nodeID, m.decider.NoAttach, m.secretRead, m.released, m.effect, run)
 	for _, at := range []attach.Target{target("id-1"), target("id-2")} {

@@ -13,7 +13,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-const passDriver = "pass.example.com"
+const modelDriver = "pass.example.com"
 
 // modelSecret is one for all models: their states are compared as texts, with its address.
 var modelSecret = &corev1.SecretReference{Namespace: "ns", Name: "secret"}
@@ -23,10 +23,10 @@ func target(nodeID string) attach.Target {
 	return attach.Target{VolumeHandle: "v", NodeID: nodeID}
 }
 
-// passModel is one VolumeAttachment, what it depends on, and the storage system, as far as they matter to
+// runModel is one VolumeAttachment, what it depends on, and the storage system, as far as they matter to
 // passes. It carries out what the Table says, as an executor does, and checks each effect against
 // what it knows itself. What happens is up to a script.
-type passModel struct {
+type runModel struct {
 	*script
 	decider attach.Driver
 	va      *storagev1.VolumeAttachment // nil: gone
@@ -37,7 +37,7 @@ type passModel struct {
 	truth   map[attach.Target]truth
 
 	// Of the pass.
-	pass       volume.Run
+	current    volume.Run
 	effect     volume.Effect
 	secretRead bool
 	released   bool
@@ -54,14 +54,14 @@ type truth struct {
 	Refusals int  // answers of unpublishes in a row, here as the previous target, that were errors; 3 at most
 }
 
-func newPassModel(s *script, edit func(*passModel)) *passModel {
-	m := &passModel{script: s, nodeID: "id-1", truth: map[attach.Target]truth{},
-		decider: attach.Driver{Name: passDriver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}},
+func newRunModel(s *script, edit func(*runModel)) *runModel {
+	m := &runModel{script: s, nodeID: "id-1", truth: map[attach.Target]truth{},
+		decider: attach.Driver{Name: modelDriver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}},
 		va: &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va", UID: "uid"},
-			Spec: storagev1.VolumeAttachmentSpec{Attacher: passDriver, NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("pv")}}},
+			Spec: storagev1.VolumeAttachmentSpec{Attacher: modelDriver, NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("pv")}}},
 		pv: &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"},
 			Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: passDriver, VolumeHandle: "v", ControllerPublishSecretRef: modelSecret}}}}}
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: modelDriver, VolumeHandle: "v", ControllerPublishSecretRef: modelSecret}}}}}
 	if edit != nil {
 		edit(m)
 	}
@@ -70,42 +70,42 @@ func newPassModel(s *script, edit func(*passModel)) *passModel {
 }
 
 // begin is the begin of a process.
-func (m *passModel) begin() {
-	m.table = volume.NewTable(attach.Finalizer(passDriver))
+func (m *runModel) begin() {
+	m.table = volume.NewTable(attach.Finalizer(modelDriver))
 	m.table.Queue.Begin()
 	m.table.Queue.SetLimits(queue.Limits{Workers: 1})
 	m.claim = m.table.Open(m.va)
 }
 
-func (m *passModel) inputs() attach.Inputs {
+func (m *runModel) inputs() attach.Inputs {
 	var published *attach.Record
 	if b := m.table.Believed(m.claim); b.Belief == volume.Published {
 		published = &b.Record
 	}
 	return attach.Inputs{VolumeAttachment: m.va, PersistentVolume: attach.VolumeOf(m.pv), Lost: m.table.IsLost(m.va), Unpublished: m.table.IsUnpublished(m.va), Published: published, CSINode: &storagev1.CSINode{
-		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: passDriver, NodeID: m.nodeID}}}}}
+		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: modelDriver, NodeID: m.nodeID}}}}}
 }
 
 // run does one thing after the other until the VolumeAttachment is gone. The first is a pass.
-func (m *passModel) run() {
+func (m *runModel) run() {
 	things := []func(){m.work, m.renumber, m.delete, m.restart, m.vanish, m.changeAttachRequired}
 	for m.va != nil {
-		m.effect, m.pass, m.secretRead, m.released, m.owners = volume.Effect{}, volume.Run{}, false, false, map[attach.Target]volume.Ownership{}
+		m.effect, m.current, m.secretRead, m.released, m.owners = volume.Effect{}, volume.Run{}, false, false, map[attach.Target]volume.Ownership{}
 		things[m.choose(m, between, len(things))]()
 	}
 }
 
-func (m *passModel) renumber() {
+func (m *runModel) renumber() {
 	m.log("the node gets another ID")
 	m.nodeID = map[string]string{"id-1": "id-2", "id-2": "id-1"}[m.nodeID]
 }
 
-func (m *passModel) changeAttachRequired() {
+func (m *runModel) changeAttachRequired() {
 	m.log("attachRequired becomes %v", m.decider.NoAttach)
 	m.decider.NoAttach = !m.decider.NoAttach
 }
 
-func (m *passModel) delete() {
+func (m *runModel) delete() {
 	m.log("deleted")
 	m.va.DeletionTimestamp = &metav1.Time{}
 	if len(m.va.Finalizers) == 0 {
@@ -115,7 +115,7 @@ func (m *passModel) delete() {
 }
 
 // restart ends the process, whatever it does, and begins another one.
-func (m *passModel) restart() {
+func (m *runModel) restart() {
 	m.log("another process begins")
 	noted := attach.NotedTarget(m.va)
 	for at, is := range m.truth {
@@ -129,7 +129,7 @@ func (m *passModel) restart() {
 }
 
 // vanish ends the VolumeAttachment.
-func (m *passModel) vanish() {
+func (m *runModel) vanish() {
 	m.log("gone")
 	var last *attach.Record
 	if r, ok := m.decider.LastRecorded(m.inputs()); ok && !m.table.WasReleased(m.va.UID) {
@@ -149,12 +149,12 @@ func (m *passModel) vanish() {
 }
 
 // work is one run of a worker.
-func (m *passModel) work() {
+func (m *runModel) work() {
 	for n := 0; ; n++ {
 		if !m.look() {
 			return
 		}
-		m.effect = m.table.NextEffect(m.claim, m.pass)
+		m.effect = m.table.NextEffect(m.claim, m.current)
 		if m.effect.Kind == volume.Finished {
 			return
 		}
@@ -162,42 +162,42 @@ func (m *passModel) work() {
 			m.fail("the run does not end")
 		}
 		m.check()
-		m.table.Start(m.claim, m.pass, m.effect)
+		m.table.Start(m.claim, m.current, m.effect)
 		o, failed, alive := m.happen()
 		if !alive {
 			return
 		}
-		m.table.Apply(m.claim, &m.pass, m.effect, o)
+		m.table.Apply(m.claim, &m.current, m.effect, o)
 		m.checkBelief()
-		if m.va == nil || failed && m.table.NextEffect(m.claim, m.pass).Kind != volume.Disown {
+		if m.va == nil || failed && m.table.NextEffect(m.claim, m.current).Kind != volume.Disown {
 			return
 		}
 	}
 }
 
 // look makes the plan for the objects as they are, and reports whether there is something to do.
-func (m *passModel) look() bool {
-	if m.pass.Released() {
+func (m *runModel) look() bool {
+	if m.current.Released() {
 		return true
 	}
 	m.claim = m.table.Open(m.va)
 	if r, ok := m.decider.Recorded(m.inputs()); ok {
 		m.table.Restore(m.claim, r)
 	}
-	before := m.pass.Plan.Operation
+	before := m.current.Plan.Operation
 	var err error
-	if m.pass.Plan, err = m.decider.Decide(m.inputs()); err != nil {
+	if m.current.Plan, err = m.decider.Decide(m.inputs()); err != nil {
 		m.fail("%v", err)
 	}
-	if m.pass.Plan.Operation == attach.Idle && before == attach.Idle {
+	if m.current.Plan.Operation == attach.Idle && before == attach.Idle {
 		m.log("nothing to do")
 	}
-	return m.pass.Plan.Operation != attach.Idle
+	return m.current.Plan.Operation != attach.Idle
 }
 
 // happen lets an effect have its consequences. It returns its outcome, whether that is an error, and
 // whether the process lives on.
-func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
+func (m *runModel) happen() (o volume.Outcome, failed, alive bool) {
 	at := m.effect.Target
 	is := m.truth[at]
 	var ends []end
@@ -220,10 +220,10 @@ func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
 	case volume.ReadSecret:
 		ends = []end{{"done", volume.Succeeded, func() { m.secretRead = true }}, {"not found", volume.NotDone, nil}}
 	case volume.AddFinalizers:
-		ofVolume := func() { m.pv.Finalizers = []string{attach.Finalizer(passDriver)} }
+		ofVolume := func() { m.pv.Finalizers = []string{attach.Finalizer(modelDriver)} }
 		ofAttachment := func() {
 			if !m.hasFinalizer() {
-				m.va.Finalizers = append(m.va.Finalizers, attach.Finalizer(passDriver))
+				m.va.Finalizers = append(m.va.Finalizers, attach.Finalizer(modelDriver))
 			}
 			m.va.Annotations = map[string]string{attach.AnnotationNodeID: at.NodeID, attach.AnnotationVolumeHandle: at.VolumeHandle}
 		}
@@ -235,11 +235,11 @@ func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
 			{"not called or cut off", volume.NotDone, nil}, {"the process ends", ended, nil}}
 		o.Context, o.Secrets = map[string]string{"key": "value"}, map[string]string{"password": "hunter22"}
 	case volume.MarkAttached:
-		ends = append(written(func() { m.va.Status.Attached = true }), end{"too large", volume.Rejected, func() { is.Done = m.pass.Plan.Target.VolumeHandle == "" }})
+		ends = append(written(func() { m.va.Status.Attached = true }), end{"too large", volume.Rejected, func() { is.Done = m.current.Plan.Target.VolumeHandle == "" }})
 	case volume.Unpublish:
 		gone := func() { is = truth{Gone: true} }
 		refused := func() {
-			if at != m.pass.Plan.Target {
+			if at != m.current.Plan.Target {
 				is.Refusals = min(is.Refusals+1, 3)
 			}
 		}
@@ -253,7 +253,7 @@ func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
 			m.truth[at] = is
 		}
 		ends = written(func() {
-			m.va.Finalizers = slices.DeleteFunc(m.va.Finalizers, func(f string) bool { return f == attach.Finalizer(passDriver) })
+			m.va.Finalizers = slices.DeleteFunc(m.va.Finalizers, func(f string) bool { return f == attach.Finalizer(modelDriver) })
 			m.released = true
 			if m.owners[at] == volume.Owned {
 				m.forgetGone()
@@ -293,7 +293,7 @@ func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
 	}
 	o.Result, o.Alive = e.result, !deleted
 	if deleted {
-		m.table.Apply(m.claim, &m.pass, m.effect, o)
+		m.table.Apply(m.claim, &m.current, m.effect, o)
 		m.vanish()
 		return o, false, false
 	}
@@ -301,7 +301,7 @@ func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
 }
 
 // forgetGone drops what is known of unpublishes: a claim remembers the last one.
-func (m *passModel) forgetGone() {
+func (m *runModel) forgetGone() {
 	for at, is := range m.truth {
 		is.Gone = false
 		m.truth[at] = is

@@ -31,7 +31,7 @@ type script struct {
 type stop struct{}
 
 // choose returns one of n choices at some point; 0 is what happens if nothing goes wrong.
-func (s *script) choose(m *passModel, where string, n int) int {
+func (s *script) choose(m *runModel, where string, n int) int {
 	if len(s.choices) > 0 {
 		c := s.choices[0]
 		s.choices = s.choices[1:]
@@ -52,8 +52,8 @@ func (s *script) choose(m *passModel, where string, n int) int {
 }
 
 const (
-	between = "between passes"
-	inPass  = "in a pass"
+	between = "between runs"
+	inPass  = "in a run"
 )
 
 func (s *script) begun(k volume.EffectKind) { s.effects[k] = true }
@@ -77,14 +77,14 @@ func (s *script) play(f func()) {
 	f()
 }
 
-// explore plays all scripts in which at most a number of things go wrong or happen between passes, up
+// explore plays all scripts in which at most a number of things go wrong or happen between runs, up
 // to states that were seen before. From each state two passes follow in which nothing goes wrong.
-func explore(t *testing.T, trouble int, edit func(*passModel)) {
+func explore(t *testing.T, trouble int, edit func(*runModel)) {
 	t.Helper()
 	seen, effects := map[string]bool{}, map[volume.EffectKind]bool{}
-	play := func(s *script, then func(*passModel)) {
-		var m *passModel
-		s.play(func() { m = newPassModel(s, edit); m.run() })
+	play := func(s *script, then func(*runModel)) {
+		var m *runModel
+		s.play(func() { m = newRunModel(s, edit); m.run() })
 		if s.failure == "" && then != nil {
 			s.play(func() { then(m) })
 		}
@@ -106,7 +106,7 @@ func explore(t *testing.T, trouble int, edit func(*passModel)) {
 			seen[s.state] = true
 			if strings.HasPrefix(s.state, between) {
 				end := &script{choices: path, passes: 2, effects: effects}
-				play(end, func(m *passModel) { m.checkEnd(end.guarded) })
+				play(end, func(m *runModel) { m.checkEnd(end.guarded) })
 			}
 			for i := range s.options {
 				longer := append(slices.Clone(path), i)
@@ -129,9 +129,9 @@ func explore(t *testing.T, trouble int, edit func(*passModel)) {
 // Whatever goes wrong at whatever step, also more than once, with a process that ends anywhere, a node
 // that comes back under another ID, and a VolumeAttachment that vanishes.
 func TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing(t *testing.T) {
-	for name, edit := range map[string]func(*passModel){
+	for name, edit := range map[string]func(*runModel){
 		"alone":                               nil,
-		"with the finalizer of somebody else": func(m *passModel) { m.va.Finalizers = []string{"example.com/other"} },
+		"with the finalizer of somebody else": func(m *runModel) { m.va.Finalizers = []string{"example.com/other"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -88,7 +88,7 @@ func (c claimed) run(plan attach.Plan, outcomes map[volume.EffectKind]volume.Out
 	}
 }
 
-func TestEffectsOfAPassComeInOrderAndNoneIsNeedless(t *testing.T) {
+func TestEffectsOfARunComeInOrderAndNoneIsNeedless(t *testing.T) {
 	type outcomes = map[volume.EffectKind]volume.Outcome
 	failed, notDone := volume.Outcome{Result: volume.Failed}, volume.Outcome{Result: volume.NotDone}
 	owned := outcomes{volume.FindOwners: {Owner: volume.Owned}}

@@ -137,23 +137,23 @@
 // hub/volume/effects.go:
 //
 //   - finalizer goes before the unpublish. A crash in between leaves the volume attached, and nobody knows of it.
-//     Killed by hub/volume.TestEffectsOfAPassComeInOrderAndNoneIsNeedless.
+//     Killed by hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless.
 //   - finalizers come after the publish. A crash in between leaves a volume attached whose VolumeAttachment can vanish.
-//     Killed by hub/volume.TestEffectsOfAPassComeInOrderAndNoneIsNeedless.
+//     Killed by hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless.
 //   - no unpublish at the previous target. The volume stays attached to a node ID that nobody has any more.
-//     Killed by hub/volume.TestEffectsOfAPassComeInOrderAndNoneIsNeedless.
+//     Killed by hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless.
 //   - note is overwritten before the previous target is unpublished. A crash in between leaves the volume attached where no object names it.
-//     Killed by hub/volume.TestEffectsOfAPassComeInOrderAndNoneIsNeedless.
+//     Killed by hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless.
 //   - owner of the volume is ignored. The detach of an old VolumeAttachment takes the volume from the one that owns it now.
 //     Killed by hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing, hub.TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID.
 //   - unclear owner is taken for none. The detach of an old VolumeAttachment takes the volume from the one that owns it now.
 //     Killed by hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing.
 //   - secret is not read. The driver refuses the attach, or attaches with no credentials.
-//     Killed by hub/volume.TestEffectsOfAPassComeInOrderAndNoneIsNeedless.
+//     Killed by hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless.
 //   - publish counts as recorded before it is written. After a failed write of the status the driver is called again, or the context is lost.
 //     Killed by hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing.
 //   - status says detached before the finalizer goes. kube-controller-manager attaches the volume elsewhere while the object still exists.
-//     Killed by hub/volume.TestEffectsOfAPassComeInOrderAndNoneIsNeedless.
+//     Killed by hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless.
 //   - detach of what stays comes before its status. After a failed write a VolumeAttachment says attached for ever, and its volume is published nowhere.
 //     Killed by hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing.
 //   - publish without an answer counts as not made. A volume that was attached after the deadline stays attached when its VolumeAttachment is deleted.

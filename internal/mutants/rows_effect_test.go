@@ -7,7 +7,7 @@ var effectRows = []mutant{
 		file:   "hub/volume/effects.go",
 		old:    "\tcase r.released && r.alive && !r.marked:\n",
 		new:    "\tcase !r.released && p.Operation == attach.Detaching:\n\t\treturn Effect{Release, p.Target}\n\tcase r.released && r.alive && !r.marked:\n",
-		killed: []string{"hub/volume.TestEffectsOfAPassComeInOrderAndNoneIsNeedless"},
+		killed: []string{"hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless"},
 	},
 	{
 		name:   "finalizers come after the publish",
@@ -15,7 +15,7 @@ var effectRows = []mutant{
 		file:   "hub/volume/effects.go",
 		old:    "case attaching && (p.VolumeFinalizer != nil || p.AttachmentFinalizer != nil):",
 		new:    "case attaching && !calls && (p.VolumeFinalizer != nil || p.AttachmentFinalizer != nil):",
-		killed: []string{"hub/volume.TestEffectsOfAPassComeInOrderAndNoneIsNeedless"},
+		killed: []string{"hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless"},
 	},
 	{
 		name:   "no unpublish at the previous target",
@@ -23,7 +23,7 @@ var effectRows = []mutant{
 		file:   "hub/volume/effects.go",
 		old:    "return Effect{Unpublish, b.Target}",
 		new:    "return Effect{Disown, b.Target}",
-		killed: []string{"hub/volume.TestEffectsOfAPassComeInOrderAndNoneIsNeedless"},
+		killed: []string{"hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless"},
 	},
 	{
 		name:   "note is overwritten before the previous target is unpublished",
@@ -31,7 +31,7 @@ var effectRows = []mutant{
 		file:   "hub/volume/effects.go",
 		old:    "b.MayBePublished() && b.Target != p.Target\n",
 		new:    "b.MayBePublished() && b.Target != p.Target && (!attaching || p.AttachmentFinalizer == nil)\n",
-		killed: []string{"hub/volume.TestEffectsOfAPassComeInOrderAndNoneIsNeedless"},
+		killed: []string{"hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless"},
 	},
 	{
 		name:   "owners are not read",
@@ -63,7 +63,7 @@ var effectRows = []mutant{
 		file:   "hub/volume/effects.go",
 		old:    "case attaching && calls && !r.hasSecret():",
 		new:    "case attaching && calls && !r.hasSecret() && false:",
-		killed: []string{"hub/volume.TestEffectsOfAPassComeInOrderAndNoneIsNeedless"},
+		killed: []string{"hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless"},
 	},
 	{
 		name:   "node ID is not compared before the status",
@@ -95,7 +95,7 @@ var effectRows = []mutant{
 		file:   "hub/volume/effects.go",
 		old:    "\tcase r.released, p.Operation == attach.Idle:\n\t\treturn Effect{Kind: Finished}\n",
 		new:    "\tcase r.released, p.Operation == attach.Idle:\n\t\treturn Effect{Kind: Finished}\n\tcase b.isUnpublished(p.Target) && !attaching && !r.marked:\n\t\treturn Effect{MarkDetached, p.Target}\n",
-		killed: []string{"hub/volume.TestEffectsOfAPassComeInOrderAndNoneIsNeedless"},
+		killed: []string{"hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless"},
 	},
 	{
 		name:   "detach of what stays comes before its status",
