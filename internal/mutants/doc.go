@@ -62,29 +62,29 @@
 // hub/leader.go:
 //
 //   - lease is released before the work has ended. The next holder attaches a volume while a call for it is in flight here.
-//     Killed by hub.TestLeaseIsReleasedOnlyWhenTheCallsInFlightHaveEnded.
+//     Killed by hub/tests.TestLeaseIsReleasedOnlyWhenTheCallsInFlightHaveEnded.
 //   - nothing is detached at the end of a term. What only this process knows to be attached stays attached after it has ended.
-//     Killed by hub.TestVolumeOfAnAttachmentThatVanishedIsDetachedBeforeTheDriverIsLetGo.
+//     Killed by hub/tests.TestVolumeOfAnAttachmentThatVanishedIsDetachedBeforeTheDriverIsLetGo.
 //
 // hub/takeover.go:
 //
 //   - no takeover read. The new holder calls the driver again for what the former one has just done, and detaches by an old note.
-//     Killed by hub.TestTakeoverReadsAnewWhatIsOlder, hub.TestReadThatIsForbiddenAfterATakeoverIsSaidAndKeepsNoVolumeWaiting, hub.TestExploreVolumes.
+//     Killed by hub/tests.TestTakeoverReadsAnewWhatIsOlder, hub/tests.TestReadThatIsForbiddenAfterATakeoverIsSaidAndKeepsNoVolumeWaiting, hub.TestExploreVolumes.
 //   - no read after a write that had no answer. When attachRequired is true again the volume is published while no finalizer holds its VolumeAttachment.
 //     Killed by hub.TestExploredPublishAfterALostRemovalOfTheFinalizerPutsItBackFirst, hub.TestExploredDetachAfterALostWriteOfAttachedBeginsWithTheStatus.
 //   - no takeover read of the other VolumeAttachments. A single-node volume is attached to a second node while its detach elsewhere is due.
-//     Killed by hub.TestAttachAfterATakeoverWaitsForADetachThatTheCacheDoesNotShowYet.
+//     Killed by hub/tests.TestAttachAfterATakeoverWaitsForADetachThatTheCacheDoesNotShowYet.
 //   - no wait for the cache after a takeover. The finalizer of a PersistentVolume goes while a VolumeAttachment has the volume attached.
-//     Killed by hub.TestPersistentVolumeKeepsItsFinalizerUntilATakeoverKnowsAllVolumeAttachments.
+//     Killed by hub/tests.TestPersistentVolumeKeepsItsFinalizerUntilATakeoverKnowsAllVolumeAttachments.
 //   - no state is from before the term. As no takeover read; and a VolumeAttachment that the former holder has detached is detached again.
-//     Killed by hub.TestTakeoverReadsAnewWhatIsOlder, hub.TestExploreVolumes.
+//     Killed by hub/tests.TestTakeoverReadsAnewWhatIsOlder, hub.TestExploreVolumes.
 //
 // hub/watch.go:
 //
 //   - vanished VolumeAttachment of the former holder is ignored. A volume whose VolumeAttachment vanished in the takeover stays attached for ever.
-//     Killed by hub.TestVolumeOfAnAttachmentThatVanishedBeforeATakeoverIsDetached.
+//     Killed by hub/tests.TestVolumeOfAnAttachmentThatVanishedBeforeATakeoverIsDetached.
 //   - attach elsewhere by another holder is not noticed. The hub detaches the volume where it was before, although another process must have done so.
-//     Killed by hub.TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt.
+//     Killed by hub/tests.TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt.
 //   - own error ends the own backoff. A driver that fails gets calls without a pause.
 //     Killed by hub.TestOnlyWhatDecidesIsAReasonToLookAgain.
 //
@@ -93,7 +93,7 @@
 //   - claims outlive a gap in the lease. The hub acts on what it knew before another process worked.
 //     Killed by hub/volume.TestWhatVanishedJustBeforeTheLeaseWasLostIsNotForgotten.
 //   - detach by another holder is not noticed. The hub detaches a volume that another process has attached there again.
-//     Killed by hub.TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt.
+//     Killed by hub/tests.TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt.
 //
 // hub/queue/order.go:
 //
@@ -145,7 +145,7 @@
 //   - note is overwritten before the previous target is unpublished. A crash in between leaves the volume attached where no object names it.
 //     Killed by hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless.
 //   - owner of the volume is ignored. The detach of an old VolumeAttachment takes the volume from the one that owns it now.
-//     Killed by hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing, hub.TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID.
+//     Killed by hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing, hub/tests.TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID.
 //   - unclear owner is taken for none. The detach of an old VolumeAttachment takes the volume from the one that owns it now.
 //     Killed by hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing.
 //   - secret is not read. The driver refuses the attach, or attaches with no credentials.
@@ -170,12 +170,12 @@
 // hub/owners.go:
 //
 //   - owners are not read. The detach of an old VolumeAttachment takes the volume from the one that owns it now.
-//     Killed by hub.TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID, hub.TestDetachDoesNotHitWhatASidecarHasAttachedWhereItIsNoted.
+//     Killed by hub/tests.TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID, hub/tests.TestDetachDoesNotHitWhatASidecarHasAttachedWhereItIsNoted.
 //
 // hub/attach/plan.go:
 //
 //   - node ID is not compared before the status. A node that registered anew during the call gets a volume that is attached to its old node ID.
-//     Killed by hub.TestNodeThatGetsAnotherIDWhileItsVolumeIsAttachedHasItUnderTheNewIDOnly.
+//     Killed by hub/tests.TestNodeThatGetsAnotherIDWhileItsVolumeIsAttachedHasItUnderTheNewIDOnly.
 //   - noted node ID is ignored. A volume cannot be detached from a node that is gone.
 //     Killed by hub/attach.TestDetachWithoutWhatIsGone.
 //   - lost capability counts as detached. A driver that was upgraded wrongly loses all its finalizers, and its volumes stay attached.
@@ -184,20 +184,20 @@
 // hub/execute.go:
 //
 //   - publish context is dropped. The kubelet cannot find the device.
-//     Killed by hub.TestPublishContextThatIsTooLargeIsAClearErrorAndLosesNothing.
+//     Killed by hub/tests.TestPublishContextThatIsTooLargeIsAClearErrorAndLosesNothing.
 //   - volume that is used once the status is written is detached. A CSIDriver that was created again by mistake takes the volume of a Pod that has just started.
-//     Killed by hub.TestVolumeThatIsUsedOnceTheStatusIsWrittenIsNotDetachedBecauseAttachRequiredIsFalse.
+//     Killed by hub/tests.TestVolumeThatIsUsedOnceTheStatusIsWrittenIsNotDetachedBecauseAttachRequiredIsFalse.
 //   - lost connection counts as an answer. The volume is left attached at its previous target because the driver restarted.
 //     Killed by hub.TestOnlyTheDriversOwnErrorIsAnAnswer.
 //   - write by another than the worker counts as seen. A deletion that the answer to the write of an error shows is missed: the volume stays attached.
-//     Killed by hub.TestDeletionThatComesWithTheAnswerToAWriteIsNotMissed.
+//     Killed by hub/tests.TestDeletionThatComesWithTheAnswerToAWriteIsNotMissed.
 //   - volume in use is detached when attachRequired is false. A CSIDriver that was recreated wrongly takes the volumes from running Pods.
-//     Killed by hub.TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach.
+//     Killed by hub/tests.TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach.
 //
 // hub/worker.go:
 //
 //   - lost capability is ignored. While the endpoint is that of the node plugin, volumes are marked attached without a call.
-//     Killed by hub.TestNothingIsMarkedAttachedForADriverThatHasLostItsCapability.
+//     Killed by hub/tests.TestNothingIsMarkedAttachedForADriverThatHasLostItsCapability.
 //   - lost connection counts as a failure of the volume. All volumes of a driver back off because the driver restarted.
 //     Killed by hub.TestWaitsWithoutBackoffAreAsDocumented.
 //
@@ -230,21 +230,21 @@
 //   - unowned publication is given up at the first refusal. A driver that has just started answers NotFound, and the volume stays attached.
 //     Killed by hub/volume.TestDetachOfAnUnownedPublicationIsGivenUpOnlyAfterDefinitiveAnswersForLong.
 //   - absence in a listing ends an unowned publication that was never tried. A storage system whose list is late has a volume left attached for ever.
-//     Killed by hub.TestVolumeLeftAttachedEndsWhenTheDriverListsItElsewhere.
+//     Killed by hub/tests.TestVolumeLeftAttachedEndsWhenTheDriverListsItElsewhere.
 //
 // hub/unowned.go:
 //
 //   - unowned publication is detached without a look at its owners. The volume of a running Pod is detached.
-//     Killed by hub.TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThere, hub.TestAttachElsewhereWaitsWhileItIsNotClearWhoHasWhatWasLeftAttached.
+//     Killed by hub.TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThere, hub/tests.TestAttachElsewhereWaitsWhileItIsNotClearWhoHasWhatWasLeftAttached.
 //
 // hub/finalizers.go:
 //
 //   - finalizer of a PersistentVolume does not wait for a claim. The PersistentVolume goes while the volume is being detached: handle and Secret are lost.
 //     Killed by hub.TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone, hub.TestExploreVolumes.
 //   - finalizer of a PersistentVolume does not wait for an unowned publication. The storage of a volume is deleted while the volume is attached.
-//     Killed by hub.TestPersistentVolumeDoesNotWaitForEverForADriverThatIsAway.
+//     Killed by hub/tests.TestPersistentVolumeDoesNotWaitForEverForADriverThatIsAway.
 //   - finalizer of a PersistentVolume does not wait for VolumeAttachments. The storage of a volume is deleted while the volume is attached.
-//     Killed by hub.TestPersistentVolumeThatWasAttachedBeforeARestartKeepsItsFinalizer.
+//     Killed by hub/tests.TestPersistentVolumeThatWasAttachedBeforeARestartKeepsItsFinalizer.
 //
 // hub/volume/unowned.go:
 //
@@ -280,7 +280,7 @@
 // hub/session.go:
 //
 //   - errors of Probe and ListVolumes are not redacted. A secret that a driver repeats there gets into the page and the logs.
-//     Killed by hub.TestASecretOfAPublishIsTakenOutOfErrorsOfProbeAndListVolumes.
+//     Killed by hub/tests.TestASecretOfAPublishIsTakenOutOfErrorsOfProbeAndListVolumes.
 //
 // hub/backoff.go:
 //
@@ -302,32 +302,32 @@
 // hub/drift/compare.go:
 //
 //   - difference at a VolumeAttachment that has changed counts. A volume is attached again that is being detached.
-//     Killed by hub.TestDriftLeavesWhatChangedMeanwhileAlone.
+//     Killed by hub/tests.TestDriftLeavesWhatChangedMeanwhileAlone.
 //
 // hub/drift.go:
 //
 //   - drift.action is ignored. The hub attaches volumes again although it is told to report only.
-//     Killed by hub.TestDriftIsOnlyReportedWhenAskedTo.
+//     Killed by hub/tests.TestDriftIsOnlyReportedWhenAskedTo.
 //   - change of drift.unexpected does not end detaches. After a change to report the hub still detaches what a listing has shown.
-//     Killed by hub.TestChangeToReportEndsTheDetachOfWhatOnlyAListingHasShown.
+//     Killed by hub/tests.TestChangeToReportEndsTheDetachOfWhatOnlyAListingHasShown.
 //
 // hub/drift/dangling.go:
 //
 //   - dangling volume in use is detached. The volume of a running Pod whose VolumeAttachment was lost is detached.
-//     Killed by hub.TestVolumeInUseOnItsNodeIsReportedAndNotDetached.
+//     Killed by hub/tests.TestVolumeInUseOnItsNodeIsReportedAndNotDetached.
 //   - VolumeAttachments of other attachers are ignored for a dangling volume. A volume that another attacher has attached is detached.
-//     Killed by hub.TestDanglingVolumeIsLeftAloneWhereAVolumeAttachmentOfAnotherAttacherNamesIt.
+//     Killed by hub/tests.TestDanglingVolumeIsLeftAloneWhereAVolumeAttachmentOfAnotherAttacherNamesIt.
 //   - dangling volume that gets used is detached. The volume of a Pod that has started since the listing is detached.
-//     Killed by hub.TestVolumeThatBecomesUsedIsNotDetachedByALaterTry.
+//     Killed by hub/tests.TestVolumeThatBecomesUsedIsNotDetachedByALaterTry.
 //   - drift.unexpected is ignored for a dangling volume. The hub detaches volumes although it is told to report only.
-//     Killed by hub.TestDanglingVolumeIsReportedOnceAndLeftAlone.
+//     Killed by hub/tests.TestDanglingVolumeIsReportedOnceAndLeftAlone.
 //   - dangling volumes are looked for before the cache is complete. The volume of a VolumeAttachment that the cache lacks is detached.
-//     Killed by hub.TestDanglingVolumeIsLookedForOnlyWhenATakeoverKnowsAllVolumeAttachments.
+//     Killed by hub/tests.TestDanglingVolumeIsLookedForOnlyWhenATakeoverKnowsAllVolumeAttachments.
 //
 // hub/unused.go:
 //
 //   - volume in use is detached when its VolumeAttachment vanishes. A restore of etcd takes the volumes of running Pods.
-//     Killed by hub.TestVolumeInUseIsNotDetachedWhenItsVolumeAttachmentVanishes.
+//     Killed by hub/tests.TestVolumeInUseIsNotDetachedWhenItsVolumeAttachmentVanishes.
 //
 // hub/volume/table.go:
 //

@@ -39,7 +39,7 @@ var effectRows = []mutant{
 		file:   "hub/owners.go",
 		old:    "for _, name := range names {\n\t\tva, err := l.read(ctx, name)",
 		new:    "for _, name := range names[:0] {\n\t\tva, err := l.read(ctx, name)",
-		killed: []string{"hub.TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID", "hub.TestDetachDoesNotHitWhatASidecarHasAttachedWhereItIsNoted"},
+		killed: []string{"hub/tests.TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID", "hub/tests.TestDetachDoesNotHitWhatASidecarHasAttachedWhereItIsNoted"},
 	},
 	{
 		name:   "owner of the volume is ignored",
@@ -47,7 +47,7 @@ var effectRows = []mutant{
 		file:   "hub/volume/effects.go",
 		old:    "b.isUnpublished(p.Target), r.ownerOf(p.Target) == Owned:",
 		new:    "b.isUnpublished(p.Target):",
-		killed: []string{"hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing", "hub.TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID"},
+		killed: []string{"hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing", "hub/tests.TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID"},
 	},
 	{
 		name:   "unclear owner is taken for none",
@@ -71,7 +71,7 @@ var effectRows = []mutant{
 		file:   "hub/attach/plan.go",
 		old:    "return !registered || id == f.Published.Target.NodeID",
 		new:    "return true || !registered || id == f.Published.Target.NodeID",
-		killed: []string{"hub.TestNodeThatGetsAnotherIDWhileItsVolumeIsAttachedHasItUnderTheNewIDOnly"},
+		killed: []string{"hub/tests.TestNodeThatGetsAnotherIDWhileItsVolumeIsAttachedHasItUnderTheNewIDOnly"},
 	},
 	{
 		name:   "publish counts as recorded before it is written",
@@ -87,7 +87,7 @@ var effectRows = []mutant{
 		file:   "hub/execute.go",
 		old:    "l.table.Believed(x.claim).Context)",
 		new:    "nil)",
-		killed: []string{"hub.TestPublishContextThatIsTooLargeIsAClearErrorAndLosesNothing"},
+		killed: []string{"hub/tests.TestPublishContextThatIsTooLargeIsAClearErrorAndLosesNothing"},
 	},
 	{
 		name:   "status says detached before the finalizer goes",
@@ -111,7 +111,7 @@ var effectRows = []mutant{
 		file:   "hub/execute.go",
 		old:    "if x.op == attach.Detaching && x.object.DeletionTimestamp == nil {",
 		new:    "if false {",
-		killed: []string{"hub.TestVolumeThatIsUsedOnceTheStatusIsWrittenIsNotDetachedBecauseAttachRequiredIsFalse"},
+		killed: []string{"hub/tests.TestVolumeThatIsUsedOnceTheStatusIsWrittenIsNotDetachedBecauseAttachRequiredIsFalse"},
 	},
 	{
 		name:   "lost capability is ignored",
@@ -119,7 +119,7 @@ var effectRows = []mutant{
 		file:   "hub/worker.go",
 		old:    "return errLostCapability",
 		new:    "return nil",
-		killed: []string{"hub.TestNothingIsMarkedAttachedForADriverThatHasLostItsCapability"},
+		killed: []string{"hub/tests.TestNothingIsMarkedAttachedForADriverThatHasLostItsCapability"},
 	},
 	{
 		name:   "attached is written beside any note",
@@ -151,7 +151,7 @@ var effectRows = []mutant{
 		file:   "hub/execute.go",
 		old:    "Written: l.overlay,",
 		new:    "Written: workerWrites{l.overlay, l.table},",
-		killed: []string{"hub.TestDeletionThatComesWithTheAnswerToAWriteIsNotMissed"},
+		killed: []string{"hub/tests.TestDeletionThatComesWithTheAnswerToAWriteIsNotMissed"},
 	},
 	{
 		name:   "own writes are not laid over the cache",

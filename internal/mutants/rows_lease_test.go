@@ -119,6 +119,6 @@ var leaseRows = []mutant{
 		file:   "hub/leader.go",
 		old:    "\tl.workers.Wait()\n",
 		new:    "",
-		killed: []string{"hub.TestLeaseIsReleasedOnlyWhenTheCallsInFlightHaveEnded"},
+		killed: []string{"hub/tests.TestLeaseIsReleasedOnlyWhenTheCallsInFlightHaveEnded"},
 	},
 }

@@ -15,7 +15,7 @@ var listingRows = []mutant{
 		file:   "hub/drift/compare.go",
 		old:    "before.ResourceVersion == va.ResourceVersion",
 		new:    "true",
-		killed: []string{"hub.TestDriftLeavesWhatChangedMeanwhileAlone"},
+		killed: []string{"hub/tests.TestDriftLeavesWhatChangedMeanwhileAlone"},
 	},
 	{
 		name:   "drift.action is ignored",
@@ -23,7 +23,7 @@ var listingRows = []mutant{
 		file:   "hub/drift.go",
 		old:    "action == registry.DriftReattach && !l.queue.Has(key)",
 		new:    "!l.queue.Has(key)",
-		killed: []string{"hub.TestDriftIsOnlyReportedWhenAskedTo"},
+		killed: []string{"hub/tests.TestDriftIsOnlyReportedWhenAskedTo"},
 	},
 	{
 		name:   "dangling volume in use is detached",
@@ -31,7 +31,7 @@ var listingRows = []mutant{
 		file:   "hub/drift/dangling.go",
 		old:    "case w.Driver().InUse(node, d.Record().Target.VolumeHandle):",
 		new:    "case false:",
-		killed: []string{"hub.TestVolumeInUseOnItsNodeIsReportedAndNotDetached"},
+		killed: []string{"hub/tests.TestVolumeInUseOnItsNodeIsReportedAndNotDetached"},
 	},
 	{
 		name:   "VolumeAttachments of other attachers are ignored for a dangling volume",
@@ -39,7 +39,7 @@ var listingRows = []mutant{
 		file:   "hub/drift/dangling.go",
 		old:    "case !isOurs && slices.Contains(d.Nodes, va.Spec.NodeName):",
 		new:    "case false:",
-		killed: []string{"hub.TestDanglingVolumeIsLeftAloneWhereAVolumeAttachmentOfAnotherAttacherNamesIt"},
+		killed: []string{"hub/tests.TestDanglingVolumeIsLeftAloneWhereAVolumeAttachmentOfAnotherAttacherNamesIt"},
 	},
 	{
 		name:   "volume in use is detached when its VolumeAttachment vanishes",
@@ -47,7 +47,7 @@ var listingRows = []mutant{
 		file:   "hub/unused.go",
 		old:    "case node != nil && isReady(node) && l.decider().InUse(node, u.Target.VolumeHandle):",
 		new:    "case false && node != nil:",
-		killed: []string{"hub.TestVolumeInUseIsNotDetachedWhenItsVolumeAttachmentVanishes"},
+		killed: []string{"hub/tests.TestVolumeInUseIsNotDetachedWhenItsVolumeAttachmentVanishes"},
 	},
 	{
 		name:   "dangling volume that gets used is detached",
@@ -55,7 +55,7 @@ var listingRows = []mutant{
 		file:   "hub/drift/dangling.go",
 		old:    "return w.whyKept(ctx, w.Nodes.Round(), w.facts(ctx, l, []attach.Target{at})[0])",
 		new:    "why, _ := WhyKept(w.facts(ctx, l, []attach.Target{at})[0].Facts)\n\treturn why",
-		killed: []string{"hub.TestVolumeThatBecomesUsedIsNotDetachedByALaterTry"},
+		killed: []string{"hub/tests.TestVolumeThatBecomesUsedIsNotDetachedByALaterTry"},
 	},
 	{
 		name:   "drift.unexpected is ignored for a dangling volume",
@@ -63,7 +63,7 @@ var listingRows = []mutant{
 		file:   "hub/drift/dangling.go",
 		old:    "Action: w.Settings().Unexpected",
 		new:    "Action: registry.UnexpectedDetach",
-		killed: []string{"hub.TestDanglingVolumeIsReportedOnceAndLeftAlone"},
+		killed: []string{"hub/tests.TestDanglingVolumeIsReportedOnceAndLeftAlone"},
 	},
 	{
 		name:   "change of drift.unexpected does not end detaches",
@@ -71,7 +71,7 @@ var listingRows = []mutant{
 		file:   "hub/drift.go",
 		old:    "\t\td.l.table.DropFound() // the next listings report them\n",
 		new:    "",
-		killed: []string{"hub.TestChangeToReportEndsTheDetachOfWhatOnlyAListingHasShown"},
+		killed: []string{"hub/tests.TestChangeToReportEndsTheDetachOfWhatOnlyAListingHasShown"},
 	},
 	{
 		name:   "what only a listing has shown outlives the term",
@@ -95,7 +95,7 @@ var listingRows = []mutant{
 		file:   "hub/volume/unowned_tries.go",
 		old:    "if u.answered.IsZero() || began.Sub(u.answered) < timeout || !listed || there {",
 		new:    "if !listed || there {",
-		killed: []string{"hub.TestVolumeLeftAttachedEndsWhenTheDriverListsItElsewhere"},
+		killed: []string{"hub/tests.TestVolumeLeftAttachedEndsWhenTheDriverListsItElsewhere"},
 	},
 	{
 		name:   "dangling volumes are looked for before the cache is complete",
@@ -103,6 +103,6 @@ var listingRows = []mutant{
 		file:   "hub/drift/dangling.go",
 		old:    "Partial: err != nil || !knowsAll",
 		new:    "Partial: false && (err != nil || !knowsAll)",
-		killed: []string{"hub.TestDanglingVolumeIsLookedForOnlyWhenATakeoverKnowsAllVolumeAttachments"},
+		killed: []string{"hub/tests.TestDanglingVolumeIsLookedForOnlyWhenATakeoverKnowsAllVolumeAttachments"},
 	},
 }

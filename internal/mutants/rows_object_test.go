@@ -55,7 +55,7 @@ var objectRows = []mutant{
 		file:   "hub/execute.go",
 		old:    "if x.run.Plan.StatusFirst && x.run.Plan.Release != nil {",
 		new:    "if false {",
-		killed: []string{"hub.TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach"},
+		killed: []string{"hub/tests.TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach"},
 	},
 	{
 		name:   "stripped finalizer is not restored",
@@ -79,6 +79,6 @@ var objectRows = []mutant{
 		file:   "hub/session.go",
 		old:    "return published, took, s.redactor.Error(err)",
 		new:    "return published, took, err",
-		killed: []string{"hub.TestASecretOfAPublishIsTakenOutOfErrorsOfProbeAndListVolumes"},
+		killed: []string{"hub/tests.TestASecretOfAPublishIsTakenOutOfErrorsOfProbeAndListVolumes"},
 	},
 }

@@ -7,7 +7,7 @@ var takeoverRows = []mutant{
 		file:   "hub/takeover.go",
 		old:    "case e.Retries.ReadAnew == va.UID, !l.isFromBeforeTerm(va):",
 		new:    "default:",
-		killed: []string{"hub.TestTakeoverReadsAnewWhatIsOlder", "hub.TestReadThatIsForbiddenAfterATakeoverIsSaidAndKeepsNoVolumeWaiting", "hub.TestExploreVolumes"},
+		killed: []string{"hub/tests.TestTakeoverReadsAnewWhatIsOlder", "hub/tests.TestReadThatIsForbiddenAfterATakeoverIsSaidAndKeepsNoVolumeWaiting", "hub.TestExploreVolumes"},
 	},
 	{
 		name:   "no read after a write that had no answer",
@@ -23,7 +23,7 @@ var takeoverRows = []mutant{
 		file:   "hub/takeover.go",
 		old:    "if known := l.overlay.Newest(other); l.isFromBeforeTerm(known) {",
 		new:    "if known := l.overlay.Newest(other); false && l.isFromBeforeTerm(known) {",
-		killed: []string{"hub.TestAttachAfterATakeoverWaitsForADetachThatTheCacheDoesNotShowYet"},
+		killed: []string{"hub/tests.TestAttachAfterATakeoverWaitsForADetachThatTheCacheDoesNotShowYet"},
 	},
 	{
 		name:   "no wait for the cache after a takeover",
@@ -31,7 +31,7 @@ var takeoverRows = []mutant{
 		file:   "hub/takeover.go",
 		old:    "if l.term.Continues() || l.cacheIsNew.Load() {",
 		new:    "if true || l.cacheIsNew.Load() {",
-		killed: []string{"hub.TestPersistentVolumeKeepsItsFinalizerUntilATakeoverKnowsAllVolumeAttachments"},
+		killed: []string{"hub/tests.TestPersistentVolumeKeepsItsFinalizerUntilATakeoverKnowsAllVolumeAttachments"},
 	},
 	{
 		name:   "no state is from before the term",
@@ -39,7 +39,7 @@ var takeoverRows = []mutant{
 		file:   "hub/takeover.go",
 		old:    "return err == nil && order < 0\n",
 		new:    "return err == nil && order < 0 && false\n",
-		killed: []string{"hub.TestTakeoverReadsAnewWhatIsOlder", "hub.TestExploreVolumes"},
+		killed: []string{"hub/tests.TestTakeoverReadsAnewWhatIsOlder", "hub.TestExploreVolumes"},
 	},
 	{
 		name:   "vanished VolumeAttachment of the former holder is ignored",
@@ -47,7 +47,7 @@ var takeoverRows = []mutant{
 		file:   "hub/watch.go",
 		old:    "(!l.isFromBeforeTerm(va) || cutShort(va, l.finalizer))",
 		new:    "!l.isFromBeforeTerm(va)",
-		killed: []string{"hub.TestVolumeOfAnAttachmentThatVanishedBeforeATakeoverIsDetached"},
+		killed: []string{"hub/tests.TestVolumeOfAnAttachmentThatVanishedBeforeATakeoverIsDetached"},
 	},
 	{
 		name:   "claims outlive a gap in the lease",
@@ -63,7 +63,7 @@ var takeoverRows = []mutant{
 		file:   "hub/volume/gap.go",
 		old:    "if u := t.unowned(target); u != nil && (!u.Unconfirmed.IsZero()",
 		new:    "if u := t.unowned(target); false && u != nil && (!u.Unconfirmed.IsZero()",
-		killed: []string{"hub.TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt"},
+		killed: []string{"hub/tests.TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt"},
 	},
 	{
 		name:   "attach elsewhere by another holder is not noticed",
@@ -71,7 +71,7 @@ var takeoverRows = []mutant{
 		file:   "hub/watch.go",
 		old:    "\t\t\t\tl.table.Resolve(u.Target)\n",
 		new:    "",
-		killed: []string{"hub.TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt"},
+		killed: []string{"hub/tests.TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt"},
 	},
 	{
 		name:   "nothing is detached at the end of a term",
@@ -79,6 +79,6 @@ var takeoverRows = []mutant{
 		file:   "hub/leader.go",
 		old:    "panics.Contain(l.cannotDrain, func() { l.detachUnowned(calls) })",
 		new:    "_ = calls",
-		killed: []string{"hub.TestVolumeOfAnAttachmentThatVanishedIsDetachedBeforeTheDriverIsLetGo"},
+		killed: []string{"hub/tests.TestVolumeOfAnAttachmentThatVanishedIsDetachedBeforeTheDriverIsLetGo"},
 	},
 }

@@ -47,7 +47,7 @@ var unownedRows = []mutant{
 		file:   "hub/unowned.go",
 		old:    "owner, err := l.owners(ctx, u.FormerOwner, target)",
 		new:    "owner, err := volume.NoOwner, error(nil)",
-		killed: []string{"hub.TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThere", "hub.TestAttachElsewhereWaitsWhileItIsNotClearWhoHasWhatWasLeftAttached"},
+		killed: []string{"hub.TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThere", "hub/tests.TestAttachElsewhereWaitsWhileItIsNotClearWhoHasWhatWasLeftAttached"},
 	},
 	{
 		name:   "publish does not take an unowned publication over",
@@ -71,7 +71,7 @@ var unownedRows = []mutant{
 		file:   "hub/finalizers.go",
 		old:    "case published: //",
 		new:    "case published && false: //",
-		killed: []string{"hub.TestPersistentVolumeDoesNotWaitForEverForADriverThatIsAway"},
+		killed: []string{"hub/tests.TestPersistentVolumeDoesNotWaitForEverForADriverThatIsAway"},
 	},
 	{
 		name:   "finalizer of a PersistentVolume does not wait for VolumeAttachments",
@@ -79,7 +79,7 @@ var unownedRows = []mutant{
 		file:   "hub/finalizers.go",
 		old:    "l.cluster.VolumeInUse(name)",
 		new:    "false",
-		killed: []string{"hub.TestPersistentVolumeThatWasAttachedBeforeARestartKeepsItsFinalizer"},
+		killed: []string{"hub/tests.TestPersistentVolumeThatWasAttachedBeforeARestartKeepsItsFinalizer"},
 	},
 	{
 		name:   "finalizer of a PersistentVolume waits for ever",

@@ -1,0 +1,58 @@
+package tests
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+// Rule: a claim's note is overwritten only after one unpublish at the old target has been answered, if only with an
+// error; then the old target is an unowned publication.
+func TestNoteOfATargetStaysUntilTheDriverWasAskedToDetachThere(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.create(testbed.Secret{Name: "publish", Data: map[string]string{"key": "one"}})
+		v.register("n", "id-n")
+		v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Secret: &corev1.SecretReference{Namespace: "default", Name: "publish"}})
+		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{
+			{Method: fakecsi.ControllerPublishVolume, Code: codes.Internal, Count: 1, AfterEffect: true},
+			{Method: fakecsi.ControllerUnpublishVolume, Node: "id-n", Code: codes.Internal},
+		}})
+		v.start()
+		va := v.attachment("v", "n")
+		v.create(va)
+		noted := func() string { return v.get(va.Name).Annotations[attach.AnnotationNodeID] }
+		v.pass(100 * time.Millisecond)
+		v.api.Intercept(func(r fakekube.Request) int {
+			if r.Resource == "secrets" {
+				return http.StatusServiceUnavailable
+			}
+			return 0
+		})
+		v.register("n", "id-new")
+		v.pass(time.Hour)
+		if noted() != "id-n" || v.unowned() > 0 {
+			t.Errorf("noted at %q before the driver was asked, %d volumes said to be left attached", noted(), v.unowned())
+		}
+		v.api.Intercept(nil)
+		v.pass(2 * time.Minute)
+		if got := v.get(va.Name); noted() != "id-new" || !got.Status.Attached || v.unowned() != 1 {
+			t.Errorf("noted at %q, %+v, %d volumes said to be left attached; want it attached as id-new, and one left", noted(), got.Status, v.unowned())
+		}
+		v.turn(fakecsi.Knobs{ClearFaults: true})
+		v.pass(2 * time.Minute)
+		want := []string{"ControllerPublishVolume id-new", "ControllerUnpublishVolume id-n"}
+		if calls := done(v.backend, "v"); !slices.Equal(calls, want) || v.unowned() > 0 {
+			t.Errorf("calls %v, want %v; %d volumes said to be left attached", calls, want, v.unowned())
+		}
+	})
+}
