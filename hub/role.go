@@ -93,7 +93,8 @@ func (m *manager) takeRole(ctx context.Context, r role) error {
 		<-ctx.Done()
 		return nil
 	case r.mode == registry.ModeObserve:
-		return m.observe(ctx)
+		m.observe(ctx)
+		return nil
 	case !competes:
 		return m.lead(ctx, lease.Always())
 	}
@@ -134,24 +135,27 @@ func (m *manager) lead(stop context.Context, term *lease.Term) error {
 }
 
 // observe watches another attacher work for the driver until ctx ends.
-func (m *manager) observe(ctx context.Context) error {
+func (m *manager) observe(ctx context.Context) {
 	m.hub.leaseView(m.get()) // from now on the lease is watched: the status says who holds it
 	m.logger.Info("Observing driver: the hub attaches, detaches and writes nothing")
-	o := observe.New(observe.Options{
-		Driver:     m.name,
-		Cluster:    m.cluster,
-		ReadSecret: m.readSecret,
-		Decider:    func() (attach.Driver, bool) { return m.decider(), m.session() != nil },
-		Metrics:    m.metrics,
-		Ask:        m.askChecks,
-	})
+	o := &observe.Observer{
+		Cluster: m.cluster,
+		Decider: func() (attach.Driver, bool) { return m.decider(), m.session() != nil },
+		Metrics: m.metrics,
+	}
 	m.update(func(s *driverState) { s.observer = o })
 	defer m.update(func(s *driverState) { s.observer = nil })
 	m.hub.routes.open(m.name, observing{o})
 	defer m.hub.routes.close(m.name, observing{o})
 	o.LookAtAll()
-	return o.Run(klog.NewContext(ctx, m.logger))
+	for ctx.Err() == nil {
+		m.askChecks(ctx) // the health of the driver needs the answers
+		sleep(ctx, askEvery)
+	}
 }
+
+// askEvery is the pause between two rounds of requests for the checklist of a driver that is observed.
+const askEvery = time.Minute
 
 // observing hands the events of a driver to its Observer.
 type observing struct{ *observe.Observer }

@@ -54,7 +54,7 @@ func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *te
 			table := volume.NewTable(d.finalizer)
 			d.hub.memories[routedDriver] = memory{table: table}
 			if c.observed {
-				watching := observing{observe.New(observe.Options{Driver: routedDriver, Cluster: d.cluster})}
+				watching := observing{&observe.Observer{Cluster: d.cluster, Decider: func() (attach.Driver, bool) { return attach.Driver{Name: routedDriver}, true }}}
 				d.hub.routes.open(routedDriver, watching)
 				defer d.hub.routes.close(routedDriver, watching)
 			}

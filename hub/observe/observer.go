@@ -1,170 +1,123 @@
 package observe
 
 import (
-	"context"
-	"fmt"
+	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 )
 
-const (
-	// workers is the number of VolumeAttachments that are compared at once: each may need a read of a Secret.
-	workers = 4
-	// The backoff of a VolumeAttachment that cannot be compared now.
-	retryInitial = 200 * time.Millisecond
-	retryMax     = time.Minute
-	// askInterval is the pause between two calls of Options.Ask.
-	askInterval = time.Minute
-)
+// keptDisagreements is the number of latest disagreements that the status shows.
+const keptDisagreements = 100
 
-// Options are what an Observer needs. All are required but Metrics.
-type Options struct {
-	Driver  string // name of the CSI driver
+// Observer watches another attacher work for a driver, and compares. Its methods are safe for concurrent use, and do not block.
+type Observer struct {
 	Cluster *cache.Cluster
-	// ReadSecret reads a Secret that a volume of the driver names.
-	ReadSecret func(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error)
 	// Decider returns the present inputs of the hub's decisions, and false while the driver has not
 	// reported its capabilities yet. It must not block.
 	Decider func() (attach.Driver, bool)
 	Metrics *status.DriverMetrics
-	// Ask asks what the driver's checklist needs of the API server. It is called each minute; nil: nothing is asked.
-	Ask func(context.Context)
-}
-
-// Observer watches another attacher work for a driver, and compares. Its methods are safe for concurrent use,
-// and only Run blocks.
-type Observer struct {
-	options Options
-	queue   workqueue.TypedRateLimitingInterface[string] // names of VolumeAttachments
-	secrets *secrets
 
 	mu          sync.Mutex
-	attachments map[string]*attachment // by name; guarded by mu
+	attachments map[string]*attachment // that exist, by name; guarded by mu
 	seen        status.Observed        // without Pending, the latest disagreement first; guarded by mu
 }
 
-// New returns an Observer. It starts nothing.
-func New(o Options) *Observer {
-	return &Observer{
-		options: o,
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryInitial, retryMax)),
-		secrets:     newSecrets(o.ReadSecret),
-		attachments: map[string]*attachment{},
+// attachment is a VolumeAttachment that exists and has been compared.
+type attachment struct {
+	inputs attach.Inputs // with its last state that had the driver's finalizer, by which its detach is judged
+	judged bool          // its attach was counted
+}
+
+// Look compares a VolumeAttachment. It is called when the VolumeAttachment was added, has changed or is gone, or when an object that
+// it refers to has changed.
+func (o *Observer) Look(name string) {
+	if decider, known := o.Decider(); known { // else LookAtAll follows when the driver is connected
+		o.compare(decider, name, o.Cluster.Attachment(name))
 	}
 }
 
-// Run compares until ctx ends, and then returns nil. It returns an error only for a fault of this
-// program: a panic. When it has returned, all its goroutines have ended.
-func (o *Observer) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	run := func(f func()) { group.Go(func() error { return panics.Catch(f) }) }
-	for range workers {
-		run(func() {
-			for o.next(ctx) {
-			}
-		})
-	}
-	if o.options.Ask != nil {
-		run(func() { o.ask(ctx) })
-	}
-	run(func() {
-		<-ctx.Done()
-		o.queue.ShutDown()
-	})
-	return group.Wait()
-}
-
-// Look enqueues a VolumeAttachment to be compared. It is called when the VolumeAttachment was added, has changed
-// or is gone, or when an object that it refers to has changed.
-func (o *Observer) Look(name string) { o.queue.Add(name) }
-
-// LookAtAll enqueues all VolumeAttachments of the driver. It is called when the driver's capabilities or
+// LookAtAll compares all VolumeAttachments of the driver. It is called when the driver's capabilities or
 // attachRequired may have changed.
 func (o *Observer) LookAtAll() {
-	for _, va := range o.options.Cluster.AttachmentsOfDriver(o.options.Driver) {
-		o.Look(va.Name)
-	}
-}
-
-// next compares one VolumeAttachment. It returns false when the queue is shut and empty.
-func (o *Observer) next(ctx context.Context) bool {
-	name, shutdown := o.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer o.queue.Done(name)
-	if err := o.compare(ctx, name); err != nil {
-		if va := o.options.Cluster.Attachment(name); va != nil {
-			keys := attach.LogKeys(va, o.options.Cluster.VolumeHandle(va))
-			klog.FromContext(ctx).V(2).Info("Failed to compare the VolumeAttachment, will retry", append(keys, "err", err)...)
+	if decider, known := o.Decider(); known {
+		for _, va := range o.Cluster.AttachmentsOfDriver(decider.Name) {
+			o.compare(decider, va.Name, va)
 		}
-		o.queue.AddRateLimited(name)
-		return true
 	}
-	o.queue.Forget(name)
-	return true
 }
 
-// compare compares one VolumeAttachment. It returns an error if that is not possible now.
-func (o *Observer) compare(ctx context.Context, name string) error {
-	decider, known := o.options.Decider()
-	if !known {
-		return nil // LookAtAll follows when the driver is connected
+// compare compares the VolumeAttachment that has a name, nil if there is none.
+func (o *Observer) compare(decider attach.Driver, name string, va *storagev1.VolumeAttachment) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	a := o.attachments[name]
+	if a != nil && (va == nil || va.UID != a.inputs.VolumeAttachment.UID) {
+		if a.inputs.VolumeAttachment.DeletionTimestamp != nil {
+			o.count(a.inputs.VolumeAttachment, decider.ObserveDetach(a.inputs))
+		}
+		delete(o.attachments, name)
+		a = nil
 	}
-	va := o.options.Cluster.Attachment(name)
-	o.endUnless(va, name, decider)
 	if va == nil {
-		return nil
+		return
 	}
-	inputs, err := o.options.Cluster.ReadInputs(ctx, va)
-	if err != nil {
-		return err
+	inputs, finalizer := o.Cluster.Inputs(va), attach.Finalizer(decider.Name)
+	if a == nil {
+		a = &attachment{}
+		if o.attachments == nil {
+			o.attachments = map[string]*attachment{}
+		}
+		o.attachments[name] = a
 	}
+	if last := a.inputs.VolumeAttachment; last == nil || attach.HasFinalizer(va.Finalizers, finalizer) || !attach.HasFinalizer(last.Finalizers, finalizer) {
+		a.inputs = inputs
+	}
+	// The first final finding counts: node and volume may change later.
 	finding := decider.Observe(inputs)
-	if err := o.checkSecret(ctx, &finding); err != nil {
-		return err
+	isComplete := inputs.CSINode != nil && (inputs.PersistentVolume != nil || attach.VolumeName(va) == "") // else the caches may be late
+	if finding.Final() && !a.judged && (isComplete || finding.Agreement != attach.WouldHaveFailed) {
+		a.judged = true
+		o.count(va, finding)
 	}
-	o.add(inputs, finding)
-	return nil
 }
 
-// checkSecret turns a finding into a failure if the hub cannot read the Secret that its call needs. It returns an
-// error if that is not known now.
-func (o *Observer) checkSecret(ctx context.Context, finding *attach.Observation) error {
-	if finding.SecretRef == nil || finding.WouldFail {
-		return nil
+// count counts a finding that is final. The caller holds mu.
+func (o *Observer) count(va *storagev1.VolumeAttachment, finding attach.Observation) {
+	agreement := status.Agreement(finding.Agreement)
+	switch finding.Agreement {
+	case attach.Pending:
+		return
+	case attach.Agreed:
+		o.seen.Agreed++
+	case attach.WouldHaveFailed:
+		o.seen.WouldHaveFailed++
+	case attach.Differs:
+		o.seen.Differs++
 	}
-	err := o.secrets.check(ctx, *finding.SecretRef)
-	if attach.NotReady(err) {
-		return fmt.Errorf("read secret %s/%s: %w", finding.SecretRef.Namespace, finding.SecretRef.Name, err)
+	o.Metrics.Observed(agreement)
+	if finding.Agreement != attach.Agreed {
+		all := slices.Insert(o.seen.Disagreements, 0, status.Disagreement{VolumeAttachment: va.Name, Node: va.Spec.NodeName, Agreement: agreement,
+			Reason: finding.Operation.String() + ": " + finding.Reason, Since: time.Now()})
+		o.seen.Disagreements = all[:min(len(all), keptDisagreements)]
 	}
-	if err != nil {
-		finding.WouldFail, finding.Reason = true, err.Error()
-		if finding.Final() {
-			finding.Agreement = attach.WouldHaveFailed
-		}
-	}
-	return nil
 }
 
-// ask calls Options.Ask every askInterval until ctx ends.
-func (o *Observer) ask(ctx context.Context) {
-	for ctx.Err() == nil {
-		o.options.Ask(ctx)
-		select {
-		case <-ctx.Done():
-		case <-time.After(askInterval):
+// Report returns the counts and the latest disagreements.
+func (o *Observer) Report() *status.Observed {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	seen := o.seen
+	seen.Disagreements = slices.Clone(seen.Disagreements)
+	for _, a := range o.attachments {
+		if !a.judged {
+			seen.Pending++
 		}
 	}
+	return &seen
 }

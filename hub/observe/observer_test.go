@@ -1,11 +1,8 @@
 package observe_test
 
 import (
-	"context"
 	"reflect"
-	"strings"
 	"testing"
-	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -22,12 +19,11 @@ import (
 
 const driver = "d.example.com"
 
-// newOptions returns Options with a PersistentVolume "pv" and a node on which the driver has registered the
+// newObserver returns an Observer with a PersistentVolume "pv" and a node on which the driver has registered the
 // node ID "id".
-func newOptions(t *testing.T) observe.Options {
+func newObserver(t *testing.T) *observe.Observer {
 	t.Helper()
-	kube := fake.NewClientset()
-	cluster, err := cache.New(kube)
+	cluster, err := cache.New(fake.NewClientset())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,9 +36,7 @@ func newOptions(t *testing.T) observe.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return observe.Options{Driver: driver, Metrics: status.NewMetrics().Driver(driver), Cluster: cluster, ReadSecret: func(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error) {
-		return attach.ReadSecret(ctx, kube.CoreV1(), nil, ref)
-	}, Decider: func() (attach.Driver, bool) {
+	return &observe.Observer{Metrics: status.NewMetrics().Driver(driver), Cluster: cluster, Decider: func() (attach.Driver, bool) {
 		return attach.Driver{Name: driver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}, true
 	}}
 }
@@ -92,47 +86,51 @@ func TestEachAttachAndEachDetachOfAVolumeAttachmentCountsOnce(t *testing.T) {
 			status.Observed{Agreed: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				options := newOptions(t)
-				o := observe.New(options)
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan error)
-				go func() { ended <- o.Run(ctx) }()
-				for _, va := range c.states {
-					var err error
-					if va != nil {
-						err = options.Cluster.Put(va)
-					} else {
-						err = options.Cluster.Remove(created("1"))
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-					o.Look("va")
-					synctest.Wait()
+			o := newObserver(t)
+			for _, va := range c.states {
+				var err error
+				if va != nil {
+					err = o.Cluster.Put(va)
+				} else {
+					err = o.Cluster.Remove(created("1"))
 				}
-				got := o.Report()
-				got.Disagreements = nil
-				if !reflect.DeepEqual(*got, c.want) {
-					t.Errorf("observed %+v, want %+v", *got, c.want)
+				if err != nil {
+					t.Fatal(err)
 				}
-				cancel()
-				if err := <-ended; err != nil {
-					t.Errorf("the run ended with %v", err)
-				}
-			})
+				o.Look("va")
+			}
+			got := o.Report()
+			got.Disagreements = nil
+			if !reflect.DeepEqual(*got, c.want) {
+				t.Errorf("observed %+v, want %+v", *got, c.want)
+			}
 		})
 	}
 }
 
-func TestPanicWhileComparingEndsTheRunWithAnError(t *testing.T) {
-	options := newOptions(t)
-	options.Decider = func() (attach.Driver, bool) { panic("odd answer") }
-	o := observe.New(options)
+// The watches report the objects in no order.
+func TestAttachCountsOnceTheCachesHaveItsVolumeAndItsNode(t *testing.T) {
+	o := newObserver(t)
+	va, name, node := attached("1", "id"), "late", "late"
+	va.Spec.Source.PersistentVolumeName, va.Spec.NodeName = &name, node
+	if err := o.Cluster.Put(va); err != nil {
+		t.Fatal(err)
+	}
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
+		AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "handle"}}}}
+	for _, late := range []any{pv, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: storagev1.CSINodeSpec{
+		Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: "id"}}}}} {
+		o.LookAtAll()
+		if got := o.Report(); !reflect.DeepEqual(*got, status.Observed{Pending: 1}) {
+			t.Errorf("observed %+v before there is %T", got, late)
+		}
+		if err := o.Cluster.Put(late); err != nil {
+			t.Fatal(err)
+		}
+	}
 	o.Look("va")
-	if err := o.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "odd answer") {
-		t.Errorf("the run ended with %v, want the panic", err)
+	if got := o.Report(); !reflect.DeepEqual(*got, status.Observed{Agreed: 1}) {
+		t.Errorf("observed %+v when all is known", got)
 	}
 }
-
-// The hub is mostly connected to the socket of the node plugin then.

@@ -266,7 +266,6 @@ func TestPanicInAnyGoroutineOfADriverRestartsThatDriverAlone(t *testing.T) {
 var goroutines = map[string]string{
 	"hub/drain.go sideBySide":            "panics.Contain inside",
 	"hub/leader.go run":                  "a cancel function",
-	"hub/observe/observer.go Run":        "panics.Catch inside",
 	"hub/csiclient/session.go follow":    "panics.Contain itself",
 	"hub/lease/candidate.go Hold":        "only notifies",
 	"hub/lease/watcher.go updateWatches": "panics.Catch inside",
