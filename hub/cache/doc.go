@@ -12,6 +12,6 @@
 // The last state of a deleted PersistentVolume is kept while a VolumeAttachment names it
 // (KeepDeleted): no other object may have the handle of the volume to detach.
 //
-// ReadInputs collects the inputs of a decision of hub/attach. The package itself writes nothing,
+// Inputs collects the inputs of a decision of hub/attach. The package itself writes nothing,
 // decides nothing and knows no driver: package hub hands events to drivers.
 package cache

@@ -70,23 +70,6 @@ func (o *Overlay) Inputs(va *storagev1.VolumeAttachment) attach.Inputs {
 	return f
 }
 
-// ReadInputs returns the inputs of a decision about a VolumeAttachment. It reads objects that the caches lack
-// from the API server: an object may be younger than its cache, and an error would reach the user's Pod. It also
-// reads a CSINode whose node ID is not the noted one.
-func (c *Cluster) ReadInputs(ctx context.Context, va *storagev1.VolumeAttachment) (attach.Inputs, error) {
-	inputs := attach.Inputs{VolumeAttachment: va}
-	var err error
-	if name := attach.VolumeName(va); name != "" {
-		if inputs.PersistentVolume = c.Volume(name); inputs.PersistentVolume == nil {
-			if inputs.PersistentVolume, err = c.ReadVolume(ctx, name); err != nil {
-				return inputs, err
-			}
-		}
-	}
-	inputs.CSINode, _, err = c.FindCSINode(ctx, va)
-	return inputs, err
-}
-
 // FindCSINode returns the CSINode of a VolumeAttachment from the cache, nil if there is none. It reads the CSINode
 // from the API server if the cache may be behind it: a node can get its CSINode just before its first
 // VolumeAttachment, and a former holder of the lease may have noted a node ID that the cache does not show yet. What is
