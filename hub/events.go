@@ -54,17 +54,17 @@ func (l *leader) checkWriter(before, va *storagev1.VolumeAttachment) {
 	if before == nil || before.UID != va.UID || l.isFromBeforeTerm(va) {
 		return
 	}
-	w, foreign := attach.ForeignWrite(before, va, l.finalizer)
-	if !foreign {
+	manager, at := attach.ForeignWrite(before, va)
+	if manager == "" {
 		return
 	}
 	l.metrics.ForeignWriter()
-	l.warn(va, foreignWriter, fmt.Sprintf("another attacher (%s) wrote %s while this hub serves the driver", w.Manager, w.What))
-	if l.conflictLog.IsDue(w.Manager, w.Time) {
-		l.volumeLogger(va).Info("Another attacher writes VolumeAttachments of the driver, which this hub serves", "manager", w.Manager,
-			"wrote", w.What, "at", w.Time)
+	l.warn(va, foreignWriter, fmt.Sprintf("another attacher (%s) wrote status while this hub serves the driver", manager))
+	if l.conflictLog.IsDue(manager, at) {
+		l.volumeLogger(va).Info("Another attacher writes VolumeAttachments of the driver, which this hub serves", "manager", manager,
+			"wrote", "status", "at", at)
 	}
 	l.update(func(s *driverState) {
-		s.foreignWriter = status.ForeignWriter{Manager: w.Manager, Time: w.Time, VolumeAttachment: va.Name}
+		s.foreignWriter = status.ForeignWriter{Manager: manager, Time: at, VolumeAttachment: va.Name}
 	})
 }

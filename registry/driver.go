@@ -3,7 +3,6 @@ package registry
 import (
 	"cmp"
 	"math"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -119,14 +118,17 @@ type Snapshot map[string]Driver
 // the end gets an 'X' after it. Different drivers can have equal sanitized names ("a.b",
 // "a-b"); they cannot be served side by side.
 func SanitizedName(driver string) string {
-	name := unsafeInNames.ReplaceAllString(driver, "-")
+	name := strings.Map(func(r rune) rune {
+		if r == '-' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' {
+			return r
+		}
+		return '-'
+	}, driver)
 	if strings.HasSuffix(name, "-") {
 		name += "X"
 	}
 	return name
 }
-
-var unsafeInNames = regexp.MustCompile(`[^a-zA-Z0-9-]`)
 
 // Lease names the Lease object that the process that serves a driver holds.
 type Lease struct {

@@ -14,11 +14,9 @@
 //
 // Redact removes the values of secrets from errors of calls, and a Redactor from all other texts of a driver.
 //
-// ForeignWrite finds in managedFields that another attacher writes the same fields; the hub's own
-// field manager is FieldManager.
-//
-// Observe compares the hub's decision with what the other attacher of a driver did. It calls and
-// writes nothing.
+// Observe compares the hub's decision with what the other attacher of a driver did, and ForeignWrite
+// finds in managedFields that another attacher writes the status. The hub's own field manager is
+// FieldManager.
 //
 // The behaviour is that of the csi-attacher sidecar (kubernetes-csi/external-attacher v4.12): the
 // same finalizers, annotation, status and order of calls and writes. Intended differences are

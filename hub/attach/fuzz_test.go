@@ -258,7 +258,7 @@ func checkDecisions(t *testing.T, inputs Inputs, flags byte) {
 		}
 		_, _ = d.AttachedAs(inputs, "id")
 		for _, o := range []Observation{d.Observe(inputs), d.ObserveDetach(inputs)} {
-			if len(o.Reason) > maxErrorMessage || o.WouldFail && o.Reason == "" {
+			if len(o.Reason) > maxErrorMessage || o.Agreement != Pending && (o.Agreement == Agreed) != (o.Reason == "") {
 				t.Errorf("observation %+v", o)
 			}
 		}
@@ -276,7 +276,7 @@ func checkDecisions(t *testing.T, inputs Inputs, flags byte) {
 		if v != nil {
 			d.ReleaseVolume(v, bit(6))
 		}
-		checkWrites(t, va, Finalizer(name))
+		checkWrites(t, va)
 	}
 	if !equality.Semantic.DeepEqual(inputs, before) {
 		t.Errorf("objects of the cache were changed:\n%+v\nwere\n%+v", inputs, before)
@@ -316,18 +316,14 @@ func checkPlan(t *testing.T, d Driver, f Inputs, p Plan) {
 }
 
 // checkWrites checks that a pruned object tells of the same writes of others.
-func checkWrites(t *testing.T, va *storagev1.VolumeAttachment, finalizer string) {
+func checkWrites(t *testing.T, va *storagev1.VolumeAttachment) {
 	t.Helper()
 	pruned := va.DeepCopy()
 	pruned.ManagedFields = PruneManagedFields(va.ManagedFields)
-	if got, want := othersWrites(pruned, finalizer), othersWrites(va, finalizer); !slices.Equal(got, want) {
-		t.Errorf("pruned, the writes of others are %+v, they were %+v", got, want)
-	}
-	for _, earlier := range []*storagev1.VolumeAttachment{nil, va, {ObjectMeta: metav1.ObjectMeta{UID: va.UID}}} {
-		w, found := ForeignWrite(earlier, pruned, finalizer)
-		again, foundAgain := ForeignWrite(earlier, va, finalizer)
-		if found != foundAgain || w != again {
-			t.Errorf("pruned, the last write is %+v, %t, it was %+v, %t", w, found, again, foundAgain)
+	for _, earlier := range []*storagev1.VolumeAttachment{va, pruned, {}} {
+		manager, at := ForeignWrite(earlier, pruned)
+		if again, atAgain := ForeignWrite(earlier, va); manager != again || at != atAgain {
+			t.Errorf("pruned, the last write is of %s at %v, it was of %s at %v", manager, at, again, atAgain)
 		}
 	}
 }

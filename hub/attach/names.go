@@ -2,7 +2,6 @@ package attach
 
 import (
 	"slices"
-	"sync"
 
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -22,18 +21,11 @@ const (
 
 	// FieldManager is the hub's name in managedFields.
 	FieldManager = "csi-attach-hub"
-
-	// FinalizerPrefix begins the finalizers of all drivers.
-	FinalizerPrefix = "external-attacher/"
 )
-
-var knownFinalizers memo[string, string] // by driver
 
 // Finalizer returns the finalizer of a driver on VolumeAttachments and PersistentVolumes, which
 // csi-attacher uses too.
-func Finalizer(driver string) string {
-	return knownFinalizers.get(driver, func() string { return FinalizerPrefix + registry.SanitizedName(driver) })
-}
+func Finalizer(driver string) string { return "external-attacher/" + registry.SanitizedName(driver) }
 
 // HasFinalizer reports whether an object has the finalizer.
 func HasFinalizer(finalizers []string, finalizer string) bool {
@@ -84,31 +76,4 @@ func Allocatable(node *storagev1.CSINode, driver string) int {
 // value that is not known, or that an inline volume does not have, is "".
 func LogKeys(va *storagev1.VolumeAttachment, volumeHandle string) []any {
 	return []any{"volumeAttachment", va.Name, "persistentVolume", VolumeName(va), "node", va.Spec.NodeName, "volumeHandle", volumeHandle}
-}
-
-// maxRemembered bounds each memo. A hub needs a few entries for each driver. But every client that
-// may create VolumeAttachments can invent any number of drivers and field managers.
-const maxRemembered = 4096
-
-// memo keeps up to maxRemembered results of a function. Thousands of VolumeAttachments need few
-// different results. The zero value is empty. It is safe for concurrent use.
-type memo[K comparable, V any] struct {
-	mu      sync.Mutex
-	results map[K]V
-}
-
-// get returns the result for a key, and calls compute if it is not known.
-func (m *memo[K, V]) get(key K, compute func() V) V {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	result, known := m.results[key]
-	if known {
-		return result
-	}
-	result = compute()
-	if m.results == nil || len(m.results) == maxRemembered { // what is in use is soon known again
-		m.results = map[K]V{}
-	}
-	m.results[key] = result
-	return result
 }

@@ -1,8 +1,6 @@
 package attach
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,32 +81,4 @@ func csiNode(nodeID string) *storagev1.CSINode {
 		ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
 		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driverName, NodeID: nodeID}}},
 	}
-}
-
-// othersWrites are the writes of all but the hub.
-func othersWrites(va *storagev1.VolumeAttachment, finalizer string) []Write {
-	return slices.DeleteFunc(attacherWrites(va, finalizer), func(w Write) bool { return w.Manager == FieldManager })
-}
-
-// attacherWrites returns the last writers of the fields of a VolumeAttachment that attachers
-// write, the hub included. Writers of labels and of other finalizers are not among them.
-func attacherWrites(va *storagev1.VolumeAttachment, finalizer string) []Write {
-	var writes []Write
-	for i := range va.ManagedFields {
-		entry := &va.ManagedFields[i]
-		fields, w := attachersFields(entry), Write{Manager: entry.Manager}
-		if entry.Time != nil {
-			w.Time = entry.Time.Time
-		}
-		if len(fields.Status) > 0 {
-			writes = append(writes, Write{w.Manager, w.Time, WroteStatus})
-		}
-		if fields.hasFinalizer(finalizer) {
-			writes = append(writes, Write{w.Manager, w.Time, WroteFinalizer})
-		}
-		if fields.hasNodeID() {
-			writes = append(writes, Write{w.Manager, w.Time, WroteNodeID})
-		}
-	}
-	return writes
 }

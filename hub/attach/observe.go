@@ -2,10 +2,12 @@ package attach
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Agreement is the result of comparing the hub's decision with what another attacher did, as the status has it.
@@ -27,43 +29,27 @@ const (
 type Observation struct {
 	Operation Operation
 	Agreement Agreement
-	// WouldFail: the hub would fail now, for the Reason. While the Agreement is Pending, that may
-	// change.
-	WouldFail bool
-	// Reason says what differs, why the hub would fail and, while Pending, why the other
-	// attacher failed last. It may be empty.
-	Reason string
-	// Target and SecretRef are the target and Secret of the hub's CSI call, empty if it makes none.
-	Target    Target
-	SecretRef *corev1.SecretReference
+	Reason    string // what differs, or why the hub would fail
 }
 
-// Final reports whether the other attacher is done, so that the observation counts. Callers should
-// keep a final observation: node and PersistentVolume may change while the volume stays attached.
-func (o Observation) Final() bool { return o.Agreement != Pending }
-
-// Observe compares a VolumeAttachment with the hub's decision. A detach stays Pending: it is done
-// when the finalizer or the object is gone, and ObserveDetach judges it.
+// Observe compares an attach with the hub's decision. It is Pending until the volume is attached, and when the
+// VolumeAttachment is being deleted: ObserveDetach judges the detach when the object is gone. Callers should keep
+// the result: node and PersistentVolume may change while the volume stays attached.
 func (d Driver) Observe(f Inputs) Observation {
 	va := f.VolumeAttachment
-	switch op := d.RequiredOperation(va); {
-	case op == Detaching && (va.DeletionTimestamp != nil || !va.Status.Attached):
-		return d.compare(Detaching, f).pending(va.Status.DetachError)
-	case va.DeletionTimestamp != nil:
-		return Observation{Agreement: Pending} // detached before, or never attached
-	case d.NoAttach && va.Status.Attached:
+	switch {
+	case va.DeletionTimestamp != nil || !va.Status.Attached:
+		return Observation{Agreement: Pending}
+	case d.NoAttach:
 		// Kubernetes creates no such VolumeAttachments, and old ones are rare.
-		o := Observation{Operation: op, Agreement: Differs, Reason: "attachRequired of the CSIDriver is false, the hub would not have attached it"}
-		if op == Detaching {
+		o := Observation{Operation: d.RequiredOperation(va), Agreement: Differs, Reason: "attachRequired of the CSIDriver is false, the hub would not have attached it"}
+		if o.Operation == Detaching {
 			o.Reason += " and would detach it"
 		}
 		return o
-	case d.NoAttach:
-		return Observation{Agreement: Pending, Reason: "attachRequired of the CSIDriver is false, the hub would not attach it"}
-	case va.Status.Attached:
-		return d.compare(Attaching, asBeforeAttach(f))
 	}
-	return d.compare(Attaching, f).pending(va.Status.AttachError)
+	plan, err := d.decideAttach(asBeforeAttach(f))
+	return d.compare(va, Attaching, plan, err)
 }
 
 // ObserveDetach compares a detach that is done with the hub's decision. The inputs are the last ones
@@ -73,7 +59,8 @@ func (d Driver) ObserveDetach(f Inputs) Observation {
 	if !HasFinalizer(f.VolumeAttachment.Finalizers, Finalizer(d.Name)) {
 		return Observation{Agreement: Pending}
 	}
-	return d.compare(Detaching, f)
+	plan, err := d.decideDetach(f)
+	return d.compare(f.VolumeAttachment, Detaching, plan, err)
 }
 
 // asBeforeAttach returns the inputs as they were before the volume was attached, as far as that is
@@ -91,68 +78,61 @@ func asBeforeAttach(f Inputs) Inputs {
 	return f
 }
 
-// compare returns the observation of an operation that the other attacher has carried out.
-func (d Driver) compare(op Operation, f Inputs) Observation {
-	decide, differences := d.decideAttach, d.attachDifferences
-	if op == Detaching {
-		decide, differences = d.decideDetach, d.detachDifferences
-	}
-	plan, err := decide(f)
+// compare compares the plan of an operation with what the other attacher has left in the VolumeAttachment.
+func (d Driver) compare(va *storagev1.VolumeAttachment, op Operation, plan Plan, err error) Observation {
 	if err != nil {
-		return Observation{Operation: op, Agreement: WouldHaveFailed, WouldFail: true, Reason: Text(err.Error())}
+		return Observation{op, WouldHaveFailed, Text(err.Error())}
 	}
-	o := Observation{Operation: op, Agreement: Agreed, Target: plan.Target, SecretRef: plan.SecretRef}
-	if found := differences(f.VolumeAttachment, plan); len(found) > 0 {
-		o.Agreement, o.Reason = Differs, Text(strings.Join(found, "; "))
-	}
-	return o
-}
-
-func (d Driver) detachDifferences(va *storagev1.VolumeAttachment, plan Plan) []string {
-	if noted := NotedTarget(va).NodeID; noted != "" && plan.Unpublish != nil && noted != plan.Target.NodeID {
-		return []string{different("node ID", noted, plan.Target.NodeID)}
-	}
-	return nil
-}
-
-func (d Driver) attachDifferences(va *storagev1.VolumeAttachment, plan Plan) (differences []string) {
+	var found []string
+	differs := func(format string, values ...any) { found = append(found, fmt.Sprintf(format, values...)) }
 	finalizer, noted := Finalizer(d.Name), NotedTarget(va)
-	hasFinalizer := HasFinalizer(va.Finalizers, finalizer)
+	guarded, called := HasFinalizer(va.Finalizers, finalizer), plan.Target != Target{}
 	switch {
-	case plan.Publish == nil && hasFinalizer:
-		return []string{fmt.Sprintf("finalizer %q is there, the hub would have added none: the driver has no PUBLISH_UNPUBLISH_VOLUME", finalizer)}
-	case plan.Publish == nil:
-		return nil
-	case !hasFinalizer:
-		differences = append(differences, fmt.Sprintf("finalizer %q is missing, the hub would have added it", finalizer))
+	case called && !guarded:
+		differs("finalizer %q is missing, the hub would have added it", finalizer)
+	case !called && guarded && op == Attaching:
+		differs("finalizer %q is there, the hub would have added none: the driver has no PUBLISH_UNPUBLISH_VOLUME", finalizer)
 	}
-	switch noted.NodeID {
-	case plan.Target.NodeID:
-	case "":
-		differences = append(differences, fmt.Sprintf("no node ID is noted, the hub would have used %q", plan.Target.NodeID))
-	default:
-		differences = append(differences, different("node ID", noted.NodeID, plan.Target.NodeID))
+	switch {
+	case !called || noted.NodeID == plan.Target.NodeID:
+	case noted.NodeID != "":
+		differs("node ID is %q, the hub would have used %q", noted.NodeID, plan.Target.NodeID)
+	case op == Attaching:
+		differs("no node ID is noted, the hub would have used %q", plan.Target.NodeID)
 	}
-	if noted.VolumeHandle != "" && noted.VolumeHandle != plan.Target.VolumeHandle {
-		differences = append(differences, different("volume handle", noted.VolumeHandle, plan.Target.VolumeHandle))
+	if called && noted.VolumeHandle != "" && noted.VolumeHandle != plan.Target.VolumeHandle {
+		differs("volume handle is %q, the hub would have used %q", noted.VolumeHandle, plan.Target.VolumeHandle)
 	}
-	return differences
+	if len(found) > 0 {
+		return Observation{op, Differs, Text(strings.Join(found, "; "))}
+	}
+	return Observation{Operation: op, Agreement: Agreed}
 }
 
-func different(what, noted, own string) string {
-	return fmt.Sprintf("%s is %q, the hub would have used %q", what, noted, own)
+// ForeignWrite returns which client other than the hub last wrote the status between two states of a VolumeAttachment, and
+// when, by its managedFields; "" if none did. Only attachers write the status. It cannot see a repetition within the same second.
+func ForeignWrite(before, after *storagev1.VolumeAttachment) (manager string, last time.Time) {
+	for _, e := range PruneManagedFields(after.ManagedFields) {
+		known := slices.ContainsFunc(before.ManagedFields, func(b metav1.ManagedFieldsEntry) bool {
+			return b.Manager == e.Manager && b.Operation == e.Operation && b.APIVersion == e.APIVersion && b.Subresource == e.Subresource && b.Time.Equal(e.Time)
+		})
+		if !known && !e.Time.Time.Before(last) {
+			manager, last = e.Manager, e.Time.Time
+		}
+	}
+	return manager, last
 }
 
-// pending returns the observation while the other attacher is not done. Differences do not count
-// then, because they may pass. failure is the last failure of the other attacher, nil for none.
-func (o Observation) pending(failure *storagev1.VolumeError) Observation {
-	var reasons []string
-	if o.WouldFail {
-		reasons = append(reasons, "the hub would fail: "+o.Reason)
+// PruneManagedFields returns the entries of managedFields that ForeignWrite reads, without their fields. It does not change
+// the entries.
+func PruneManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	var pruned []metav1.ManagedFieldsEntry
+	for _, e := range entries {
+		// The API server merges the oldest of more than ten entries into one without a subresource.
+		if e.Subresource == "status" && e.Manager != FieldManager && e.Time != nil {
+			e.FieldsType, e.FieldsV1 = "", nil
+			pruned = append(pruned, e)
+		}
 	}
-	if failure != nil {
-		reasons = append(reasons, "the other attacher failed: "+failure.Message)
-	}
-	o.Agreement, o.Reason = Pending, Text(strings.Join(reasons, "; "))
-	return o
+	return slices.Clip(pruned)
 }

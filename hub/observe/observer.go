@@ -81,7 +81,7 @@ func (o *Observer) compare(decider attach.Driver, name string, va *storagev1.Vol
 	// The first final finding counts: node and volume may change later.
 	finding := decider.Observe(inputs)
 	isComplete := inputs.CSINode != nil && (inputs.PersistentVolume != nil || attach.VolumeName(va) == "") // else the caches may be late
-	if finding.Final() && !a.judged && (isComplete || finding.Agreement != attach.WouldHaveFailed) {
+	if finding.Agreement != attach.Pending && !a.judged && (isComplete || finding.Agreement != attach.WouldHaveFailed) {
 		a.judged = true
 		o.count(va, finding)
 	}

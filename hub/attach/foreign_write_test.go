@@ -3,11 +3,9 @@ package attach
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,63 +62,42 @@ func (s *scene) later() {
 // hubAttaches does what the hub does with what it finds.
 func (s *scene) hubAttaches() { s.attach() }
 
-// takesNothing is a write that the API server notes without a time.
-const takesNothing = "somebody applies the status that is there"
-
 const (
 	apply  = types.ApplyPatchType
 	merge  = types.MergePatchType
 	patchJ = types.JSONPatchType
 )
 
-func TestForeignWriteIsWhatOthersWriteOfAnAttachersFields(t *testing.T) {
+func TestForeignWriteIsAWriteOfTheStatusByAnother(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		before func(*scene)
 		write  func(*scene)
-		want   string // manager and what, "" for none
+		want   string // manager, "" for none
 	}{
-		{"csi-attacher attaches", nil, (*scene).sidecarAttaches, "csi-attacher status"},
+		{"csi-attacher attaches", nil, (*scene).sidecarAttaches, "csi-attacher"},
 		{"csi-attacher patches the object only", nil, func(s *scene) {
 			s.patchAs("csi-attacher", merge, `{"metadata":{"finalizers":["`+finalizer+`"],"annotations":{"`+AnnotationNodeID+`":"id-1"}}}`)
-		}, "csi-attacher finalizer"},
+		}, ""},
 		{"csi-attacher writes an error", nil, func(s *scene) {
 			s.patchAs("csi-attacher", merge, `{"status":{"attachError":{"message":"no","time":"2026-01-01T00:00:00Z"}}}`, "status")
-		}, "csi-attacher status"},
+		}, "csi-attacher"},
 		{"csi-attacher writes another error", func(s *scene) {
 			s.patchAs("csi-attacher", merge, `{"status":{"attachError":{"message":"no","time":"2026-01-01T00:00:00Z"}}}`, "status")
 			s.later()
 		}, func(s *scene) {
 			s.patchAs("csi-attacher", merge, `{"status":{"attachError":{"message":"still no","time":"2026-01-01T00:00:01Z"}}}`, "status")
-		}, "csi-attacher status"},
+		}, "csi-attacher"},
 		{"csi-attacher writes the status of what the hub attached", (*scene).hubAttaches, func(s *scene) {
 			s.patchAs("csi-attacher", merge, `{"status":{"attachmentMetadata":{"a":"b"}}}`, "status")
-		}, "csi-attacher status"},
-		{"csi-attacher notes another node ID", (*scene).sidecarAttaches, func(s *scene) {
-			s.patchAs("csi-attacher", merge, `{"metadata":{"annotations":{"`+AnnotationNodeID+`":"id-2"}}}`)
-		}, "csi-attacher node ID"},
-		{"csi-attacher overwrites the node ID that the hub wrote", (*scene).hubAttaches, func(s *scene) {
-			s.patchAs("csi-attacher", patchJ, `[{"op":"replace","path":"/metadata/annotations/csi.alpha.kubernetes.io~1node-id","value":"id-2"}]`)
-		}, "csi-attacher node ID"},
+		}, "csi-attacher"},
 		{"somebody updates the status", (*scene).hubAttaches, func(s *scene) {
 			s.update("kubectl-edit", true, func(va *storagev1.VolumeAttachment) { va.Status.Attached = false })
-		}, "kubectl-edit status"},
-		{"somebody updates the finalizers", nil, func(s *scene) {
-			s.update("operator", false, func(va *storagev1.VolumeAttachment) { va.Finalizers = []string{"a/b", finalizer} })
-		}, "operator finalizer"},
+		}, "kubectl-edit"},
 		{"somebody applies a status", (*scene).hubAttaches, func(s *scene) {
 			s.patchAs("gitops", apply, `},"status":{"attached":false}}`, "status")
-		}, "gitops status"},
-		{takesNothing, (*scene).hubAttaches, func(s *scene) {
-			s.patchAs("gitops", apply, `},"status":{"attached":true}}`, "status")
-		}, "gitops status"},
-		{"somebody applies a finalizer", nil, func(s *scene) {
-			s.patchAs("gitops", apply, `,"finalizers":["`+finalizer+`"]}}`)
-		}, "gitops finalizer"},
-		{"somebody applies a node ID", nil, func(s *scene) {
-			s.patchAs("gitops", apply, `,"annotations":{"`+AnnotationNodeID+`":"id-9"}}}`)
-		}, "gitops node ID"},
+		}, "gitops"},
 
 		{"the hub attaches", nil, (*scene).hubAttaches, ""},
 		{"the hub writes an error", nil, func(s *scene) {
@@ -152,16 +129,8 @@ func TestForeignWriteIsWhatOthersWriteOfAnAttachersFields(t *testing.T) {
 		{"labels and finalizers and annotations of others", (*scene).hubAttaches, func(s *scene) {
 			s.patchAs("operator", merge, `{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"},"finalizers":["`+finalizer+`","e/f","external-attacher/other"]}}`)
 		}, ""},
-		{"a label written by who once wrote the finalizer", (*scene).sidecarAttaches, func(s *scene) {
-			s.later()
-			s.patchAs("csi-attacher", merge, `{"metadata":{"labels":{"a":"b"}}}`)
-		}, ""},
 		{"a status that nobody takes through the object", (*scene).hubAttaches, func(s *scene) {
 			s.patchAs("kubectl", merge, `{"metadata":{"labels":{"a":"b"}},"status":{"attached":false}}`)
-		}, ""},
-		{"csi-attacher takes its finalizer away and leaves no trace", (*scene).sidecarAttaches, func(s *scene) {
-			s.later()
-			s.patchAs("csi-attacher", merge, `{"metadata":{"finalizers":null}}`)
 		}, ""},
 		{"a write that changes nothing", (*scene).sidecarAttaches, func(s *scene) {
 			s.later()
@@ -179,16 +148,13 @@ func TestForeignWriteIsWhatOthersWriteOfAnAttachersFields(t *testing.T) {
 			after := s.attachment()
 			prunedBefore, prunedAfter := pruned(before), pruned(after)
 			for _, states := range [][2]*storagev1.VolumeAttachment{{before, after}, {prunedBefore, prunedAfter}, {before, prunedAfter}, {prunedBefore, after}} {
-				w, foreign := ForeignWrite(states[0], states[1], finalizer)
-				if got := strings.TrimSpace(w.Manager + " " + w.What); got != tc.want || foreign != (tc.want != "") {
-					t.Errorf("foreign write %q, %v, want %q\nbefore %v\nafter %v", got, foreign, tc.want, states[0].ManagedFields, states[1].ManagedFields)
+				manager, at := ForeignWrite(states[0], states[1])
+				if manager != tc.want {
+					t.Errorf("foreign write of %q, want %q\nbefore %v\nafter %v", manager, tc.want, states[0].ManagedFields, states[1].ManagedFields)
 				}
-				if foreign && time.Since(w.Time).Abs() > time.Hour && tc.name != takesNothing {
-					t.Errorf("written at %v, want the time of the write", w.Time)
+				if manager != "" && time.Since(at).Abs() > time.Hour {
+					t.Errorf("written at %v, want the time of the write", at)
 				}
-			}
-			if whole, kept := othersWrites(after, finalizer), othersWrites(prunedAfter, finalizer); !slices.Equal(whole, kept) {
-				t.Errorf("writes of others told from the whole object %v, from the pruned one %v", whole, kept)
 			}
 		})
 	}
@@ -202,53 +168,6 @@ func pruned(va *storagev1.VolumeAttachment) *storagev1.VolumeAttachment {
 	return va
 }
 
-func TestWritersOfAnAttachmentAreToldApart(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	if writes := attacherWrites(s.attachment(), finalizer); writes != nil {
-		t.Errorf("writes of a new object: %v, want none", writes)
-	}
-	s.sidecarAttaches()
-	s.patchAs("kubectl", merge, `{"metadata":{"labels":{"a":"b"}}}`)
-	s.hubAttaches() // nothing left to be done
-	assertWrites(t, s.attachment(), "csi-attacher finalizer", "csi-attacher node ID", "csi-attacher status")
-	s.markUnattached()
-	s.hubAttaches()
-	assertWrites(t, s.attachment(), "csi-attacher finalizer", "csi-attacher node ID", FieldManager+" status")
-	if writes := attacherWrites(s.attachment(), "external-attacher/other"); len(writes) != 2 {
-		t.Errorf("writes with the finalizer of another driver: %v, want no finalizer among them", writes)
-	}
-}
-
-func assertWrites(t *testing.T, va *storagev1.VolumeAttachment, want ...string) {
-	t.Helper()
-	got := map[string]bool{}
-	for _, w := range attacherWrites(va, finalizer) {
-		got[w.Manager+" "+w.What] = true
-	}
-	wanted := map[string]bool{}
-	for _, w := range want {
-		wanted[w] = true
-	}
-	if diff := cmp.Diff(wanted, got); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
-}
-
-func TestAnotherObjectOfTheNameIsComparedWithNothing(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	s.sidecarAttaches()
-	va := s.attachment()
-	namesake := va.DeepCopy()
-	namesake.UID = "another"
-	for _, before := range []*storagev1.VolumeAttachment{nil, namesake} {
-		if w, foreign := ForeignWrite(before, va, finalizer); !foreign || w.Manager != "csi-attacher" {
-			t.Errorf("foreign write %+v, %v: want all that csi-attacher wrote", w, foreign)
-		}
-	}
-}
-
 func TestManagersThatTheAPIServerPutsTogetherAreNoNewOnes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -257,15 +176,21 @@ func TestManagersThatTheAPIServerPutsTogetherAreNoNewOnes(t *testing.T) {
 	for i := range 12 {
 		before := s.attachment()
 		s.patchAs(fmt.Sprintf("m%d", i), merge, fmt.Sprintf(`{"metadata":{"labels":{"l%d":"x"}}}`, i))
-		if w, foreign := ForeignWrite(before, s.attachment(), finalizer); foreign {
-			t.Errorf("foreign write %+v, want none: labels only were written", w)
+		if manager, _ := ForeignWrite(before, s.attachment()); manager != "" {
+			t.Errorf("foreign write of %s, want none: labels only were written", manager)
 		}
 	}
-	together := map[string]bool{}
-	for _, w := range attacherWrites(s.attachment(), finalizer) {
-		together[w.Manager] = true
-	}
-	if !together[ancientChanges] {
+	if !slices.ContainsFunc(s.attachment().ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "ancient-changes" }) {
 		t.Errorf("entries %v: want csi-attacher's put together with others", s.attachment().ManagedFields)
+	}
+}
+
+func TestWhatOnlyTheHubWroteTakesNoMemoryForEachVolumeAttachment(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.hubAttaches()
+	s.patchAs("kubectl", merge, `{"metadata":{"labels":{"a":"b"}}}`)
+	if pruned := PruneManagedFields(s.attachment().ManagedFields); pruned != nil {
+		t.Errorf("%v, want nothing", pruned)
 	}
 }
