@@ -243,4 +243,7 @@ func BenchmarkScrape(b *testing.B) {
 // crowdSource is a hub as its status package sees it.
 type crowdSource struct{ *Hub }
 
-func (c crowdSource) Overview() status.Overview { return status.Overview{Unclaimed: c.Unclaimed()} }
+func (c crowdSource) Overview() (o status.Overview) {
+	o.Unclaimed, o.UnclaimedSince = c.Unserved()
+	return o
+}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
 // isNodeFull reports whether the error of a publish says that the node has as many volumes as it can have. By the CSI
@@ -22,7 +21,7 @@ func isNodeFull(err error) bool {
 
 // saysNodeFull is isNodeFull for an error in the status of a VolumeAttachment; false for nil.
 func saysNodeFull(e *storagev1.VolumeError) bool {
-	return e != nil && causeOfStatus(e).Code == codes.ResourceExhausted.String()
+	return e != nil && attach.CauseOfStatus(e).Code == codes.ResourceExhausted.String()
 }
 
 // delay returns the delay of the next try of an item after a number of failures in a row, of which err is the last.
@@ -40,30 +39,4 @@ func (l *leader) delay(e *queue.Item, op attach.Operation, failures int, err err
 func (l *leader) detachedElsewhere(va *storagev1.VolumeAttachment) bool {
 	known, _ := l.table.Known(va)
 	return !known && va.DeletionTimestamp != nil && attach.NotedTarget(va).NodeID != "" && !l.table.WasReleased(va.UID)
-}
-
-// fullNodes returns the full nodes of the driver, the longest line first and at most status.MostFullNodes, and how
-// many attaches wait for a place on any of them.
-func (m *manager) fullNodes() ([]status.FullNode, int) {
-	var shown []status.FullNode
-	waiting := 0
-	for _, n := range m.queue.FullNodes() {
-		waiting += len(n.Line)
-		if len(shown) < status.MostFullNodes {
-			shown = append(shown, status.FullNode{Node: n.Node, Limit: attach.Allocatable(m.cluster.CSINode(n.Node), m.name),
-				Attached: m.attachedOn(n.Node), Since: n.Since, Waiting: len(n.Line), Line: n.Line[:min(len(n.Line), status.MostWaiters)], NextTry: n.NextTry})
-		}
-	}
-	return shown, waiting
-}
-
-// attachedOn returns how many VolumeAttachments of the driver are attached to a node.
-func (m *manager) attachedOn(node string) int {
-	attached := 0
-	for _, va := range m.cluster.AttachmentsOnNode(node) {
-		if va.Spec.Attacher == m.name && m.overlay.Newest(va).Status.Attached {
-			attached++
-		}
-	}
-	return attached
 }

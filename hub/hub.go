@@ -20,6 +20,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/view"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -49,11 +50,13 @@ type Options struct {
 	// Connect connects to a driver; nil means csiclient.Connect.
 	Connect ConnectFunc
 	// Rights asks for the rights of this process; nil: the checklist does not have them.
-	Rights RightsFunc
+	Rights view.RightsFunc
 }
 
 // Hub attaches and detaches volumes for a changing set of drivers.
 type Hub struct {
+	view.View // for the status
+
 	options Options
 	cluster *cache.Cluster
 	routes  *router
@@ -80,6 +83,7 @@ func New(o Options) (*Hub, error) {
 	}
 	h := &Hub{options: o, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}}
 	h.routes = newRouter(h)
+	h.View = view.View{Cluster: cluster, Leases: o.Leases, LeaseOf: h.leaseOf, Rights: o.Rights, Served: h.served}
 	return h, nil
 }
 

@@ -241,15 +241,7 @@ func (l *leader) wanted(name string) (attach.Operation, queue.Lane) {
 
 // wantedOf is wanted for one state of a VolumeAttachment.
 func (l *leader) wantedOf(decider attach.Driver, va *storagev1.VolumeAttachment) (attach.Operation, queue.Lane) {
-	op := decider.RequiredOperation(va)
-	switch {
-	case op != attach.Idle:
-	case decider.Correction(va) == attach.Attaching && l.table.IsLost(va):
-		return attach.Attaching, queue.DriftLane
-	case l.table.IsUnpublished(va): // a write was lost or came late, or another client has written it
-		op = decider.Correction(va)
-	}
-	return op, queue.LaneOf(op)
+	return l.table.Required(decider, va)
 }
 
 // isUnchanged reports whether a VolumeAttachment is as it was last decided on or written.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,9 +35,6 @@ type manager struct {
 	redactor *attach.Redactor
 	retire   context.CancelFunc
 	ended    chan struct{} // closed when the driver has drained
-
-	asking  sync.Mutex                   // held while requests for the checklist are made
-	answers atomic.Pointer[checkAnswers] // to them; nil: there are none yet
 
 	mu       sync.Mutex
 	failures []status.Failure // of operations, the latest first; guarded by mu

@@ -139,3 +139,15 @@ func TestLeaderHasActedOnAChangeOfTheConnectionWhenThatReturns(t *testing.T) {
 		})
 	}
 }
+
+func TestLastCallableTimeSurvivesAPanic(t *testing.T) {
+	m := routed(t).manager
+	m.setUp(true, func(*driverState) {})
+	m.setUp(false, func(*driverState) {})
+	want := m.get().downSince
+	m.setUp(false, func(*driverState) {})
+	m.update((*driverState).restart)
+	if got := m.look(); !got.DownSince.Equal(want) || want.IsZero() {
+		t.Errorf("down since %s, want %s", got.DownSince, want)
+	}
+}

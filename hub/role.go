@@ -136,7 +136,7 @@ func (m *manager) lead(stop context.Context, term *lease.Term) error {
 
 // observe watches another attacher work for the driver until ctx ends.
 func (m *manager) observe(ctx context.Context) {
-	m.hub.leaseView(m.get()) // from now on the lease is watched: the status says who holds it
+	m.hub.Lease(m.get().spec) // from now on the lease is watched: the status says who holds it
 	m.logger.Info("Observing driver: the hub attaches, detaches and writes nothing")
 	o := &observe.Observer{
 		Cluster: m.cluster,
@@ -149,7 +149,7 @@ func (m *manager) observe(ctx context.Context) {
 	defer m.hub.routes.close(m.name, observing{o})
 	o.LookAtAll()
 	for ctx.Err() == nil {
-		m.askChecks(ctx) // the health of the driver needs the answers
+		m.hub.Ask(ctx, m.look()) // the health of the driver needs the answers
 		sleep(ctx, askEvery)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -89,7 +90,8 @@ func (u *sessionUse) begin(ctx context.Context, s Session) {
 	})
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("Connected to driver", "endpoint", u.spec.Endpoint, "version", s.Info().Version)
-	if n := u.manager.recordedCalls(u.manager.get()); n > 0 && u.capabilityLog.IsDue("", time.Now()) {
+	all := func() []*storagev1.VolumeAttachment { return u.manager.cluster.AttachmentsOfDriver(u.manager.name) }
+	if n := u.manager.decider().RecordedCalls(all); n > 0 && u.capabilityLog.IsDue("", time.Now()) {
 		logger.Info("Driver has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: check that the endpoint is that of its controller",
 			"endpoint", u.spec.Endpoint, "volumeAttachments", n)
 	}

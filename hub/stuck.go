@@ -15,6 +15,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/view"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -47,18 +48,6 @@ func (e stuckError) Error() string {
 
 func (e stuckError) Unwrap() error { return e.last }
 
-// wantedSince returns when an operation was asked for, by the times in the object, which a restart of the hub
-// does not change. It is zero for the repair of an attached volume, which no client has asked for.
-func wantedSince(va *storagev1.VolumeAttachment, op attach.Operation) time.Time {
-	switch {
-	case op == attach.Detaching && va.DeletionTimestamp != nil:
-		return va.DeletionTimestamp.Time
-	case op == attach.Attaching && !va.Status.Attached:
-		return va.CreationTimestamp.Time
-	}
-	return time.Time{}
-}
-
 // stuckWatch finds the VolumeAttachments of a driver whose operation has had no success for too long, also while
 // the driver cannot be called.
 type stuckWatch struct {
@@ -85,8 +74,8 @@ func (w *stuckWatch) look(ctx context.Context) {
 	var fresh []string
 	for _, va := range l.overlay.AttachmentsOfDriver(l.name) {
 		op, _ := l.wantedOf(l.decider(), va)
-		since, now := wantedSince(va, op), time.Now()
-		if !isStuck(since, l.settings().StuckAfter, now) {
+		since, now := op.Since(va), time.Now()
+		if !op.IsStuck(va, l.settings().StuckAfter, now) {
 			continue
 		}
 		v := w.known[va.UID]
@@ -101,7 +90,7 @@ func (w *stuckWatch) look(ctx context.Context) {
 		// While a call hangs or the driver is away, an older error in the status is not the reason: each is written
 		// once. Otherwise the error there is the last one.
 		down := call.Since.IsZero() && !l.get().up
-		if hangs(call.Since, now) && !v.hangs || down && !v.down || isNew && errorOf(va, op) == nil {
+		if hangs(call.Since, now) && !v.hangs || down && !v.down || isNew && op.LastError(va) == nil {
 			v.hangs, v.down = v.hangs || !call.Since.IsZero(), v.down || down
 			l.explainStuck(ctx, va, op, call)
 		}
@@ -117,8 +106,8 @@ func (w *stuckWatch) look(ctx context.Context) {
 // for, or the last error. While a call hangs and while the driver cannot be called no try fails, so no other error would explain it.
 func (l *leader) explainStuck(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation, call status.Call) {
 	item, ok := l.queue.Look(queue.ClaimKey(va.Name))
-	e := stuckError{op: op, since: wantedSince(va, op), tries: item.Tries}
-	wait := l.waitOf(item.Wait, va.Spec.NodeName)
+	e := stuckError{op: op, since: op.Since(va), tries: item.Tries}
+	wait := view.WaitOf(item.Wait, va.Spec.NodeName)
 	switch s := l.get(); {
 	case !call.Since.IsZero():
 		e.now = fmt.Sprintf("%s unanswered since %s", call.Method, call.Since.UTC().Format(time.RFC3339))

@@ -1,11 +1,9 @@
 package hub
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -195,39 +193,4 @@ func (l *leader) sinceConnected() time.Time {
 		return s.since
 	}
 	return time.Now()
-}
-
-// unowned returns the unowned publications, the oldest first and at most status.MostUnowned, and how many there are.
-// Those that are only reported count too; l is nil if this process does not work for the driver.
-func (m *manager) unowned(l *leader) ([]status.UnownedPublication, int) {
-	var shown []status.UnownedPublication
-	if l != nil {
-		shown = drifts{l}.reported()
-	}
-	for _, u := range m.table.UnownedAll() {
-		view := status.UnownedPublication{
-			VolumeHandle:     u.Target.VolumeHandle,
-			NodeID:           u.Target.NodeID,
-			Node:             u.FormerOwner.Node,
-			PersistentVolume: u.FormerOwner.PersistentVolume,
-			VolumeAttachment: u.FormerOwner.Name,
-			Since:            u.Since,
-			Tries:            u.Failures,
-			LastError:        u.Error,
-			Listed:           u.Listed,
-		}
-		if e, ok := m.queue.Look(u.Key()); ok && e.State == queue.Delayed {
-			view.NextTry = e.Due
-		}
-		shown = append(shown, view)
-	}
-	sortUnowned(shown)
-	return shown[:min(len(shown), status.MostUnowned)], len(shown)
-}
-
-// sortUnowned sorts publications, the oldest first.
-func sortUnowned(all []status.UnownedPublication) {
-	slices.SortStableFunc(all, func(a, b status.UnownedPublication) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.VolumeHandle, b.VolumeHandle), cmp.Compare(a.NodeID, b.NodeID))
-	})
 }

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	storagev1 "k8s.io/api/storage/v1"
-
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -26,7 +24,7 @@ func (h *Hub) needed(want registry.Snapshot) registry.Snapshot {
 // isInUse reports whether a volume of a driver is or may be attached, or a PersistentVolume has a finalizer
 // that only an attacher of the driver removes.
 func (h *Hub) isInUse(name string) bool {
-	if slices.ContainsFunc(h.cluster.AttachmentsOfDriver(name), mayBeAttached) {
+	if slices.ContainsFunc(h.cluster.AttachmentsOfDriver(name), attach.MayBeAttached) {
 		return true
 	}
 	if len(h.cluster.ReleasableVolumes(name)) > 0 {
@@ -42,11 +40,4 @@ func (h *Hub) isInUse(name string) bool {
 // event is handled, and its volume may be attached.
 func (h *Hub) hasUnseenDeletion(t *volume.Table) bool {
 	return slices.ContainsFunc(t.Claims(), func(c volume.ClaimView) bool { return h.cluster.Attachment(c.Name) == nil })
-}
-
-// mayBeAttached reports whether the volume of a VolumeAttachment may be attached, or its driver's finalizer has
-// to be removed. The finalizer is removed before the status says that the volume is detached.
-func mayBeAttached(va *storagev1.VolumeAttachment) bool {
-	return attach.HasFinalizer(va.Finalizers, attach.Finalizer(va.Spec.Attacher)) ||
-		va.Status.Attached && va.Annotations[attach.AnnotationNodeID] != ""
 }

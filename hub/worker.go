@@ -10,6 +10,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
@@ -232,10 +233,26 @@ func (l *leader) saveError(ctx context.Context, va *storagev1.VolumeAttachment, 
 
 // writeError writes an error into the status. It only logs a failure to write: the operation is tried again anyway.
 func (l *leader) writeError(ctx context.Context, va *storagev1.VolumeAttachment, e *queue.Item, op attach.Operation, cause error) {
-	if since := wantedSince(va, op); !since.IsZero() && time.Since(since) >= l.settings().StuckAfter {
-		cause = stuckError{op: op, since: since, tries: e.Tries + 1, last: cause}
+	if op.IsStuck(va, l.settings().StuckAfter, time.Now()) {
+		cause = stuckError{op: op, since: op.Since(va), tries: e.Tries + 1, last: cause}
 	}
 	if err := l.attacher().SaveError(ctx, va, op, cause); err != nil {
 		klog.FromContext(ctx).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", cause, "err", err)
 	}
+}
+
+// causeOf returns what an error of an attach or a detach means.
+func causeOf(err error) diagnosis.Cause {
+	if isDisconnected(err) {
+		return diagnosis.Cause{Verdict: diagnosis.CannotConnect}
+	}
+	return attach.CauseOf(err)
+}
+
+// operationOf returns an operation in the terms of metrics and status.
+func operationOf(op attach.Operation) status.Operation {
+	if op == attach.Detaching {
+		return status.Detach
+	}
+	return status.Attach
 }

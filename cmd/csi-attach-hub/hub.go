@@ -23,6 +23,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/view"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -198,7 +199,7 @@ func featuresOf(s hubSettings, config *registry.Config) rights.Features {
 }
 
 // rightsOf returns how a driver's checklist asks for the rights of this process.
-func rightsOf(s hubSettings, config func() *registry.Config, kube authorizationv1.SelfSubjectAccessReviewsGetter) hub.RightsFunc {
+func rightsOf(s hubSettings, config func() *registry.Config, kube authorizationv1.SelfSubjectAccessReviewsGetter) view.RightsFunc {
 	return func(ctx context.Context, l lease.Name) ([]rights.Right, error) {
 		f := featuresOf(s, config())
 		f.Leases = nil

@@ -24,7 +24,8 @@ type statusSource struct {
 
 // Overview implements status.Source.
 func (s statusSource) Overview() status.Overview {
-	o := status.Overview{Version: version, Started: s.started, Config: s.config(), Unclaimed: s.Unclaimed(), UnclaimedSince: s.UnclaimedSince()}
+	o := status.Overview{Version: version, Started: s.started, Config: s.config()}
+	o.Unclaimed, o.UnclaimedSince = s.Unserved()
 	if s.leases != nil {
 		for _, m := range s.leases.Members() {
 			o.Replicas = append(o.Replicas, m.Identity)

@@ -3,7 +3,9 @@ package attach
 import (
 	"errors"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -66,4 +68,14 @@ func CauseOf(err error) diagnosis.Cause {
 		return diagnosis.Cause{Verdict: diagnosis.WriteForbidden}
 	}
 	return diagnosis.Cause{}
+}
+
+// CauseOfStatus returns the cause of an error in the status of a VolumeAttachment.
+func CauseOfStatus(e *storagev1.VolumeError) diagnosis.Cause {
+	code := ""
+	if e.ErrorCode != nil {
+		code = codes.Code(*e.ErrorCode).String()
+	}
+	cause, _ := diagnosis.Parse(e.Message, code)
+	return cause
 }

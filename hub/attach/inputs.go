@@ -1,6 +1,8 @@
 package attach
 
 import (
+	"time"
+
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -75,6 +77,35 @@ func (o Operation) String() string {
 	return "idle"
 }
 
+// Since returns when the operation was asked for, by the times in the object, which a restart of the hub does not change. It is
+// zero for the repair of an attached volume, which no client has asked for.
+func (o Operation) Since(va *storagev1.VolumeAttachment) time.Time {
+	switch {
+	case o == Detaching && va.DeletionTimestamp != nil:
+		return va.DeletionTimestamp.Time
+	case o == Attaching && !va.Status.Attached:
+		return va.CreationTimestamp.Time
+	}
+	return time.Time{}
+}
+
+// IsStuck reports whether the operation was asked for that long ago, and has had no success since.
+func (o Operation) IsStuck(va *storagev1.VolumeAttachment, after time.Duration, now time.Time) bool {
+	since := o.Since(va)
+	return !since.IsZero() && now.Sub(since) >= after
+}
+
+// LastError returns the error of the operation in the status, nil if there is none.
+func (o Operation) LastError(va *storagev1.VolumeAttachment) *storagev1.VolumeError {
+	switch o {
+	case Attaching:
+		return va.Status.AttachError
+	case Detaching:
+		return va.Status.DetachError
+	}
+	return nil
+}
+
 // RequiredOperation returns the operation that a VolumeAttachment requires. It needs no other object and is
 // cheap enough for every event.
 func (d Driver) RequiredOperation(va *storagev1.VolumeAttachment) Operation {
@@ -95,6 +126,12 @@ func (d Driver) RequiredOperation(va *storagev1.VolumeAttachment) Operation {
 		return Attaching
 	}
 	return Idle
+}
+
+// MayBeAttached reports whether the volume of a VolumeAttachment may be attached, or its driver's finalizer has
+// to be removed. The finalizer is removed before the status says that the volume is detached.
+func MayBeAttached(va *storagev1.VolumeAttachment) bool {
+	return HasFinalizer(va.Finalizers, Finalizer(va.Spec.Attacher)) || va.Status.Attached && va.Annotations[AnnotationNodeID] != ""
 }
 
 // HasStaleError reports whether a VolumeAttachment still has the detachError of a detach that is not wanted any more:

@@ -152,11 +152,10 @@ func TestAttachmentsThatNeedNoDriverAreNotShownAsUnclaimed(t *testing.T) {
 	w.create(testbed.CSIDriver{Name: driver, NoAttach: true})
 	updates <- w.windDown()
 	w.waitNotServed(h, driver)
-	unclaimed := h.Unclaimed()
+	unclaimed, since := h.Unserved()
 	if unclaimed[driver] != 0 || unclaimed[foreign.Driver] != 1 {
 		t.Errorf("unclaimed are %v, want 1 of %s and none of %s", unclaimed, foreign.Driver, driver)
 	}
-	since := h.UnclaimedSince()
 	if _, waits := since[driver]; waits || !since[foreign.Driver].Equal(w.get(foreign.Name).CreationTimestamp.Time) {
 		t.Errorf("waiting are %v, want %s since its creation and none of %s", since, foreign.Driver, driver)
 	}

@@ -162,6 +162,19 @@ func (t *Table) WasUnpublished(va *storagev1.VolumeAttachment) bool {
 	return c != nil && c.publication.Belief == Unpublished
 }
 
+// Required returns the operation that a VolumeAttachment requires, Idle if there is none, and its lane.
+func (t *Table) Required(d attach.Driver, va *storagev1.VolumeAttachment) (attach.Operation, queue.Lane) {
+	op := d.RequiredOperation(va)
+	switch {
+	case op != attach.Idle:
+	case d.Correction(va) == attach.Attaching && t.IsLost(va):
+		return attach.Attaching, queue.DriftLane
+	case t.IsUnpublished(va): // a write was lost or came late, or another client has written it
+		op = d.Correction(va)
+	}
+	return op, queue.LaneOf(op)
+}
+
 // WasReleased reports whether this process has detached a VolumeAttachment and removed its finalizer. The last
 // state that the watch reports still has the finalizer, so it looks like an object that vanished with its volume
 // attached.

@@ -1,4 +1,4 @@
-package hub
+package view
 
 import (
 	"testing"
@@ -44,7 +44,7 @@ func TestVolumeAttachmentThatNobodyWorksOnIsToldFromOneOfABusyAttacher(t *testin
 		t.Run(name, func(t *testing.T) {
 			va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: at(0), Finalizers: []string{attach.Finalizer("d")}}}
 			test.change(va)
-			got := untouchedSince(va, attach.Driver{Name: "d"}.RequiredOperation(va))
+			got := (&Driver{Decider: attach.Driver{Name: "d"}}).look(va).untouchedSince()
 			if test.want == none && !got.IsZero() || test.want != none && !got.Equal(at(test.want).Time) {
 				t.Errorf("got %v, want minute %d", got, test.want)
 			}

@@ -1,4 +1,4 @@
-package hub
+package view
 
 import (
 	"strings"
@@ -46,12 +46,12 @@ func TestEndpointAndNameAreCheckedApart(t *testing.T) {
 		words          string
 	}{
 		"answers":         {status.Driver{Up: true, State: "Ready", Version: "1.2"}, true, true, "version 1.2"},
-		"another answers": {status.Driver{State: string(NameMismatch), Source: "drivers.yaml:3", Reason: "reports the name b"}, true, false, "drivers.yaml:3"},
+		"another answers": {status.Driver{State: "NameMismatch", Source: "drivers.yaml:3", Reason: "reports the name b"}, true, false, "drivers.yaml:3"},
 		"never answered":  {status.Driver{State: "Connecting", Reason: "no such file or directory"}, false, false, "not answered yet"},
 		"lost":            {status.Driver{State: "Lost", Reason: "connection refused", Version: "1.2"}, false, true, "Check that"},
 	} {
 		c.driver.Name, c.driver.Endpoint = "a", "unix:///a"
-		endpoint, named := checkEndpoint(c.driver, status.Check{}), checkName(c.driver)
+		endpoint, named := checkEndpoint(c.driver, status.Check{}), checkName(Driver{Driver: c.driver, Known: c.driver.Version != ""})
 		all := endpoint.Text + endpoint.Action + named.Text + named.Action
 		if endpoint.OK != c.endpoint || named.OK != c.name || !strings.Contains(all, c.words) {
 			t.Errorf("%s: %+v, %+v", name, endpoint, named)

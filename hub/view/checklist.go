@@ -1,4 +1,4 @@
-package hub
+package view
 
 import (
 	"context"
@@ -6,10 +6,6 @@ import (
 	"net"
 	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -34,50 +30,50 @@ const (
 // RightsFunc returns the rights that this process lacks to serve a driver with a lease. The zero Name stands for no lease.
 type RightsFunc func(context.Context, lease.Name) (missing []rights.Right, err error)
 
-// checkAnswers are the checks of a driver that need requests to the API server, to DNS or to the endpoint.
-type checkAnswers struct {
+// answers are the checks of a driver that need requests to the API server, to DNS or to the endpoint.
+type answers struct {
 	at                        time.Time
 	endpoint, secrets, rights status.Check // of the endpoint: what is known beside the connection
 }
 
-// Checklist returns the conditions for serving a driver, nil if it is not served. It waits for the API server, for at most
-// some seconds.
-func (h *Hub) Checklist(ctx context.Context, driver string) []status.Check {
-	h.mu.Lock()
-	m := h.managers[driver]
-	h.mu.Unlock()
-	if m == nil {
+// Checklist implements status.Source: it returns the conditions for serving a driver, nil if it is not served. It waits for the
+// API server, for at most some seconds.
+func (v *View) Checklist(ctx context.Context, driver string) []status.Check {
+	look := v.Served()[driver]
+	if look == nil {
 		return nil
 	}
-	m.askChecks(ctx)
-	replicas := h.replicas()
-	return m.checklist(m.view(replicas, time.Now()), replicas)
+	d := look()
+	v.Ask(ctx, d)
+	replicas, now := v.replicas(), time.Now()
+	return v.checklist(v.complete(d, replicas, now), replicas, now)
 }
 
-// askChecks makes the requests of the checklist, unless the last answers are new.
-func (m *manager) askChecks(ctx context.Context) {
-	m.asking.Lock()
-	defer m.asking.Unlock()
-	if a := m.answers.Load(); a != nil && time.Since(a.at) < answersTTL {
+// Ask makes the requests of a driver's checklist, unless the last answers are new.
+func (v *View) Ask(ctx context.Context, d Driver) {
+	if time.Since(v.lastAnswers(d).at) < answersTTL {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, answersTimeout)
 	defer cancel()
-	spec := m.get().spec
-	answers := &checkAnswers{endpoint: checkAddress(ctx, spec), secrets: m.checkSecrets(ctx), rights: m.checkRights(ctx, spec)}
+	a := answers{endpoint: checkAddress(ctx, d.Spec), secrets: v.checkSecrets(ctx, d), rights: v.checkRights(ctx, d.Spec)}
 	if ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded {
 		return // nobody waits for them
 	}
-	answers.at = time.Now()
-	m.answers.Store(answers)
+	a.at = time.Now()
+	v.answers.Store(d.Name, a)
+}
+
+// lastAnswers returns the last answers for a driver, zero if there are none yet.
+func (v *View) lastAnswers(d Driver) answers {
+	last, _ := v.answers.Load(d.Name)
+	a, _ := last.(answers)
+	return a
 }
 
 // checklist returns the checks of a driver as last known. It sends no request.
-func (m *manager) checklist(d status.Driver, replicas map[string]bool) []status.Check {
-	var a checkAnswers
-	if known := m.answers.Load(); known != nil {
-		a = *known
-	}
+func (v *View) checklist(d Driver, replicas map[string]bool, now time.Time) []status.Check {
+	last := v.lastAnswers(d)
 	var checks []status.Check
 	add := func(name string, c status.Check) {
 		if c.Text != "" {
@@ -85,13 +81,13 @@ func (m *manager) checklist(d status.Driver, replicas map[string]bool) []status.
 			checks = append(checks, c)
 		}
 	}
-	add("endpoint", checkEndpoint(d, a.endpoint))
+	add("endpoint", checkEndpoint(d.Driver, last.endpoint))
 	add("name", checkName(d))
-	add("capabilities", m.checkCapabilities(d))
-	add("node IDs", m.checkNodes())
-	add("lease", checkLease(d, replicas, time.Now()))
-	add("secrets", a.secrets)
-	add("rights", a.rights)
+	add("capabilities", checkCapabilities(d))
+	add("node IDs", v.checkNodes(d))
+	add("lease", checkLease(d.Driver, replicas, now))
+	add("secrets", last.secrets)
+	add("rights", last.rights)
 	if d.Observed != nil {
 		add("decisions", checkDecisions(*d.Observed))
 	}
@@ -109,16 +105,14 @@ func openCheck(action, format string, args ...any) status.Check {
 // checkEndpoint checks that the driver answers. address is the result of checkAddress.
 func checkEndpoint(d status.Driver, address status.Check) status.Check {
 	switch {
-	case d.State == string(NameMismatch):
-		return passedCheck("%s answers", d.Endpoint)
-	case !d.Up:
-		_, action := diagnosis.ParseRefusal(d.Reason, d.Endpoint)
-		return openCheck(action, "%s is %s: %s", d.Endpoint, d.State, d.Reason)
-	case address.Text != "":
+	case d.Up && address.Text != "":
 		address.Text = d.Endpoint + " answers; " + address.Text
 		return address
+	case d.Up, d.State == "NameMismatch":
+		return passedCheck("%s answers", d.Endpoint)
 	}
-	return passedCheck("%s answers", d.Endpoint)
+	_, action := diagnosis.ParseRefusal(d.Reason, d.Endpoint)
+	return openCheck(action, "%s is %s: %s", d.Endpoint, d.State, d.Reason)
 }
 
 // checkAddress checks the addresses of the endpoint's host, and for how long the certificates of both sides are valid. It
@@ -156,11 +150,11 @@ func checkAddress(ctx context.Context, d registry.Driver) status.Check {
 }
 
 // checkName checks the name that the driver reports.
-func checkName(d status.Driver) status.Check {
+func checkName(d Driver) status.Check {
 	switch {
-	case d.State == string(NameMismatch):
+	case d.State == "NameMismatch":
 		return openCheck(fmt.Sprintf("Correct the name or the endpoint of the entry (%s).", d.Source), "%s", d.Reason)
-	case !d.Up && d.Version == "" && d.Capabilities == nil:
+	case !d.Known:
 		return openCheck("", "not known: the driver has not answered yet")
 	case d.Version != "":
 		return passedCheck("the driver reports the name %s, version %s", d.Name, d.Version)
@@ -169,34 +163,33 @@ func checkName(d status.Driver) status.Check {
 }
 
 // checkCapabilities checks that the driver's capabilities fit its CSIDriver object and what an attacher has done.
-func (m *manager) checkCapabilities(d status.Driver) status.Check {
-	decider := m.decider()
+func checkCapabilities(d Driver) status.Check {
 	switch {
-	case m.session() == nil:
+	case !d.Known:
 		return openCheck("", "not known: there was no connection yet")
-	case decider.NoAttach:
+	case d.Decider.NoAttach:
 		return openCheck("Remove the driver from the configuration, or correct attachRequired if its volumes need an attach.",
 			"attachRequired of the CSIDriver is false: there is nothing to attach or to hand over")
 	case d.RecordedCalls > 0:
 		return openCheck("Set the endpoint to the socket of the driver's controller.",
 			"no %s, but %d VolumeAttachments have the finalizer or the node ID that an attacher writes before it calls the driver: %s may be the socket of the node plugin",
 			csiclient.PublishUnpublish, d.RecordedCalls, d.Endpoint)
-	case !decider.Capabilities.PublishUnpublish:
+	case !d.Decider.Capabilities.PublishUnpublish:
 		return passedCheck("no %s: VolumeAttachments are marked attached without a call", csiclient.PublishUnpublish)
 	}
-	return passedCheck("%s", strings.Join(decider.Capabilities.Names(), ", "))
+	return passedCheck("%s", strings.Join(d.Capabilities, ", "))
 }
 
 // checkNodes checks that the driver has registered a node ID on each node that needs volumes of it.
-func (m *manager) checkNodes() status.Check {
+func (v *View) checkNodes(d Driver) status.Check {
 	nodes, missing, example := map[string]bool{}, 0, ""
-	for _, va := range m.cluster.AttachmentsOfDriver(m.name) {
+	for _, va := range v.Cluster.AttachmentsOfDriver(d.Name) {
 		node := va.Spec.NodeName
 		if nodes[node] || va.DeletionTimestamp != nil {
 			continue
 		}
 		nodes[node] = true
-		if id, _ := attach.NodeID(m.cluster.CSINode(node), m.name); id == "" {
+		if id, _ := attach.NodeID(v.Cluster.CSINode(node), d.Name); id == "" {
 			missing, example = missing+1, node
 		}
 	}
@@ -204,64 +197,52 @@ func (m *manager) checkNodes() status.Check {
 	case missing > 0:
 		return openCheck(diagnosis.Cause{Verdict: diagnosis.NodeWithoutDriver}.Action(example, "", ""),
 			"%d of %d nodes with volumes have no node ID of the driver in their CSINode, for example %s", missing, len(nodes), example)
-	case len(nodes) == 0 && len(m.cluster.NodesOfDriver(m.name)) == 0:
+	case len(nodes) == 0 && len(v.Cluster.NodesOfDriver(d.Name)) == 0:
 		return openCheck("Check the name of the driver, and that its node plugin (a DaemonSet) runs.", "no CSINode has a node ID of the driver")
 	}
 	return passedCheck("all %d nodes with volumes have one", len(nodes))
 }
 
 // checkSecrets checks that the hub can read the Secrets that the driver's volumes name. It keeps no value of them.
-func (m *manager) checkSecrets(ctx context.Context) status.Check {
-	refs := m.cluster.SecretsOfDriver(m.name)
-	all := len(refs)
-	refs = refs[:min(all, mostSecrets)]
-	failed, example, cause := 0, corev1.SecretReference{}, error(nil) // the first that cannot be read, and why
+func (v *View) checkSecrets(ctx context.Context, d Driver) status.Check {
+	all := v.Cluster.SecretsOfDriver(d.Name)
+	refs := all[:min(len(all), mostSecrets)]
+	failed, example, action := 0, "", "" // of the first that cannot be read
 	for _, ref := range refs {
-		if _, err := m.readSecret(ctx, ref); err != nil {
+		if _, err := d.ReadSecret(ctx, ref); err != nil {
 			if failed++; failed == 1 {
-				example, cause = ref, err
+				example, action = fmt.Sprintf("%s/%s: %v", ref.Namespace, ref.Name, err), "Check the API server."
+				if !attach.NotReady(err) {
+					text := fmt.Sprintf("read secret %s/%s for the call: %v", ref.Namespace, ref.Name, err)
+					cause, _ := diagnosis.Parse(text, "")
+					action = cause.Action("", "", text)
+				}
 			}
 		}
 	}
 	rest := ""
-	if all > len(refs) {
-		rest = fmt.Sprintf(", %d were not tried", all-len(refs))
+	if len(all) > len(refs) {
+		rest = fmt.Sprintf(", %d were not tried", len(all)-len(refs))
 	}
 	switch {
 	case failed > 0:
-		return openCheck(secretAction(example, cause), "%d of %d cannot be read%s, for example %s/%s: %v",
-			failed, all, rest, example.Namespace, example.Name, cause)
-	case all == 0:
+		return openCheck(action, "%d of %d cannot be read%s, for example %s", failed, len(all), rest, example)
+	case len(all) == 0:
 		return passedCheck("no volume of the driver names one")
 	}
-	return passedCheck("%d of %d can be read%s", len(refs), all, rest)
-}
-
-// secretAction says what to do about a Secret that cannot be read.
-func secretAction(ref corev1.SecretReference, err error) string {
-	verdict := diagnosis.SecretMissing
-	if c := attach.CauseOf(err); c.Verdict == diagnosis.SecretNotAllowed {
-		return c.Action("", "", "")
-	}
-	switch {
-	case attach.NotReady(err):
-		return "Check the API server."
-	case apierrors.IsForbidden(err):
-		verdict = diagnosis.SecretForbidden
-	}
-	return diagnosis.Cause{Verdict: verdict}.Action("", "", fmt.Sprintf("read secret %s/%s for the call: ", ref.Namespace, ref.Name))
+	return passedCheck("%d of %d can be read%s", len(refs), len(all), rest)
 }
 
 // checkRights checks the rights of this process in the cluster. It returns the zero Check if nobody can tell.
-func (m *manager) checkRights(ctx context.Context, d registry.Driver) status.Check {
-	if m.hub.options.Rights == nil {
+func (v *View) checkRights(ctx context.Context, d registry.Driver) status.Check {
+	if v.Rights == nil {
 		return status.Check{}
 	}
 	var l lease.Name
-	if m.hub.options.Leases != nil {
-		l = m.hub.leaseOf(d)
+	if v.Leases != nil {
+		l = v.LeaseOf(d)
 	}
-	missing, err := m.hub.options.Rights(ctx, l)
+	missing, err := v.Rights(ctx, l)
 	switch {
 	case err != nil:
 		return openCheck("Check the API server.", "not known: %v", err)
@@ -325,12 +306,4 @@ func checkDecisions(seen status.Observed) status.Check {
 		return openCheck("Look at the disagreements on the page of the driver.", "%s", text)
 	}
 	return passedCheck("%s", text)
-}
-
-// recordedCalls is attach.Driver.RecordedCalls, 0 before the first session.
-func (m *manager) recordedCalls(s driverState) int {
-	if s.session == nil {
-		return 0
-	}
-	return m.decider().RecordedCalls(func() []*storagev1.VolumeAttachment { return m.cluster.AttachmentsOfDriver(m.name) })
 }

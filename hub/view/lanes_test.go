@@ -1,0 +1,94 @@
+package view
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// standby returns a driver "d" for which this process does not work, in a cluster with VolumeAttachments.
+func standby(t testing.TB, vas ...*storagev1.VolumeAttachment) (*View, Driver) {
+	t.Helper()
+	cluster, err := cache.New(fake.NewClientset())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, va := range vas {
+		if err := cluster.Put(va); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &View{Cluster: cluster}, Driver{Driver: status.Driver{Name: "d"}, Decider: attach.Driver{Name: "d"},
+		Spec: registry.Driver{Settings: registry.Settings{StuckAfter: 15 * time.Minute}}, Table: volume.NewTable("f")}
+}
+
+func attachmentOf(name string, edits ...func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
+	volume := "pv-" + name
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{attach.Finalizer("d")}},
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: "d", NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}}}
+	for _, edit := range edits {
+		edit(va)
+	}
+	return va
+}
+
+func TestDueWorkIsCountedByOperationWithTheOldest(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	created := func(d time.Duration) func(*storagev1.VolumeAttachment) {
+		return func(va *storagev1.VolumeAttachment) { va.CreationTimestamp = metav1.NewTime(now.Add(-d)) }
+	}
+	attached := func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }
+	deleted := func(va *storagev1.VolumeAttachment) {
+		at := metav1.NewTime(now.Add(-time.Minute))
+		va.DeletionTimestamp = &at
+	}
+	v, d := standby(t, attachmentOf("a", created(time.Minute)), attachmentOf("b", created(time.Hour), attached), attachmentOf("c", created(20*time.Minute)),
+		attachmentOf("d", created(time.Hour), attached, deleted), attachmentOf("e", created(15*time.Minute)))
+	v.fillLanes(&d, false, now)
+	long := now.Add(-20 * time.Minute)
+	for _, want := range []status.Lane{
+		{Operation: status.Attach, Queued: 3, OldestSince: long, Stuck: 2, StuckSince: long},
+		{Operation: status.Detach, Queued: 1, OldestSince: now.Add(-time.Minute)},
+		{Operation: status.Drift},
+	} {
+		if got := d.Lane(want.Operation); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	d.Lanes = nil
+	v.fillLanes(&d, true, now)
+	if work := d.Work(); work != (status.Lane{}) {
+		t.Errorf("got %+v of a driver for which another replica works", work)
+	}
+	d.Lanes, d.Decider.NoAttach = nil, true
+	v.fillLanes(&d, false, now)
+	if got := d.Lane(status.Attach); got != (status.Lane{Operation: status.Attach}) {
+		t.Errorf("got %+v of a driver that needs no attacher", got)
+	}
+}
+
+// The largest drivers have a hundred thousand VolumeAttachments, of which none may be due.
+func BenchmarkLanesOfAStandby(b *testing.B) {
+	vas := make([]*storagev1.VolumeAttachment, 100_000)
+	for i := range vas {
+		vas[i] = attachmentOf(fmt.Sprintf("pvc-%032d", i), func(va *storagev1.VolumeAttachment) { va.Status.Attached = true })
+	}
+	v, d := standby(b, vas...)
+	b.ReportAllocs()
+	for b.Loop() {
+		d.Lanes = nil
+		if v.fillLanes(&d, false, time.Now()); d.Work() != (status.Lane{}) {
+			b.Fatalf("%+v", d.Work())
+		}
+	}
+}
