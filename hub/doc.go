@@ -49,9 +49,8 @@
 //   - wind_down.go serves a driver with WindDown only while something of it is attached.
 //
 // operation_log.go logs how operations end, and names the keys.
-// view.go and attachment_view.go answer for the status page, API and metrics (status.Source). session.go knows since when the driver
-// has answered no call. due.go counts the work that waits, also for a
-// driver that this process does not work for.
+// hub/view answers for the status page, API and metrics (status.Source), from what view.go says of each driver. session.go knows since when
+// the driver has answered no call.
 //
 // # Isolation
 //

@@ -75,18 +75,6 @@ func all[T any](objs []any) []T {
 	return typed
 }
 
-// CountByDriver returns the number of VolumeAttachments of each CSI driver that has any.
-func (c *Cluster) CountByDriver() map[string]int {
-	counts := map[string]int{}
-	for _, driver := range c.attachments.GetIndexer().ListIndexFuncValues(byDriver) {
-		keys, _ := c.attachments.GetIndexer().IndexKeys(byDriver, driver)
-		if len(keys) > 0 {
-			counts[driver] = len(keys)
-		}
-	}
-	return counts
-}
-
 // AttachmentsVersion returns the resourceVersion up to which the cache has all VolumeAttachments.
 // ReadAttachmentsVersion returns the resourceVersion that the API server has.
 func (c *Cluster) AttachmentsVersion() string { return c.attachments.LastSyncResourceVersion() }
