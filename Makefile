@@ -36,7 +36,7 @@ build: ## build bin/csi-attach-hub, bin/csi-attach-proxy and bin/testbed
 # not see that they depend on files outside their module, so their results must not come from its cache.
 WITHOUT_RACE := TestExplore|TestLargestDrift|TestNextKeepsItsRules
 test: ## run all tests, most with the race detector, and a real control plane (its first build takes minutes)
-	@{ failed=0; go test -vet off -run '$(WITHOUT_RACE)' ./hub ./hub/lease ./hub/volume || failed=1; (cd internal/fakecsi/sanity && go test -vet off -race ./...) || failed=1; \
+	@{ failed=0; go test -vet off -run '$(WITHOUT_RACE)' ./hub/reconcile ./hub/lease ./hub/volume || failed=1; (cd internal/fakecsi/sanity && go test -vet off -race ./...) || failed=1; \
 	  (cd $(CONTROLPLANE) && go test -vet off ./...) || failed=1; (cd deploy && go test -vet off -count 1 -timeout 30m ./...) || failed=1; exit $$failed; } & modules=$$!; \
 	go test -vet off -race -p 3 -timeout 30m ./...; root=$$?; wait $$modules && exit $$root
 
@@ -147,7 +147,7 @@ charts: build ## write the tables and charts of deploy/BENCHMARKS.md again, from
 	bin/testbed bench --redraw --json deploy/pictures/bench.json --markdown deploy/BENCHMARKS.md
 
 explore: ## enumerate the states of small worlds around the real core for EXPLORE=10m, and check each
-	EXPLORE=$(or $(EXPLORE),10m) go test -count 1 -timeout 0 -v -run TestExplore ./hub ./hub/lease
+	EXPLORE=$(or $(EXPLORE),10m) go test -count 1 -timeout 0 -v -run TestExplore ./hub/reconcile ./hub/lease
 
 # RACE=--race builds the hub with the race detector.
 chaos: build ## inject FAULTS=1000 faults around hubs, by SEED=n (drawn), and check that nothing is lost; HISTORY=file

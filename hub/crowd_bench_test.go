@@ -82,7 +82,7 @@ func (c *hubCrowd) addDriver(name string) {
 	d := m.newLeader(lease.Always())
 	m.update(func(s *driverState) { s.leader = d })
 	c.managers[name] = m
-	c.routes.open(d.name, d)
+	c.routes.Open(d.name, d.work)
 	d.queue.Open()
 	c.drivers = append(c.drivers, d)
 }
@@ -148,9 +148,10 @@ func BenchmarkRouteEventOfWhatHasNothingToDo(b *testing.B) {
 	c := sharedCrowd()
 	before := c.attachments[0]
 	after := changed(before, func(*storagev1.VolumeAttachment) {})
+	attachments := c.routes.Handlers().Attachments
 	b.ReportAllocs()
 	for b.Loop() {
-		c.routes.attachmentChanged(before, after)
+		attachments.OnUpdate(before, after)
 	}
 }
 
@@ -159,6 +160,7 @@ func BenchmarkRouteEventThatAsksForWork(b *testing.B) {
 	before := c.attachments[0]
 	now := metav1.Now()
 	after := changed(before, func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &now })
+	attachments := c.routes.Handlers().Attachments
 	ran := make(chan struct{})
 	go c.drivers[0].queue.Run(b.Context(), func(e *queue.Item) {
 		c.drivers[0].queue.End(e, queue.Finished)
@@ -170,16 +172,17 @@ func BenchmarkRouteEventThatAsksForWork(b *testing.B) {
 	defer func() { _ = c.cluster.Put(before) }()
 	b.ReportAllocs()
 	for b.Loop() {
-		c.routes.attachmentChanged(before, after)
+		attachments.OnUpdate(before, after)
 		<-ran
 	}
 }
 
 func BenchmarkRouteEventOfAVolume(b *testing.B) {
 	c := sharedCrowd()
+	volumes := c.routes.Handlers().Volumes
 	b.ReportAllocs()
 	for b.Loop() {
-		c.routes.volumeChanged(c.volumes[0], c.volumes[0])
+		volumes.OnUpdate(c.volumes[0], c.volumes[0])
 	}
 }
 
@@ -197,7 +200,7 @@ func BenchmarkBackfill(b *testing.B) {
 	d := sharedCrowd().drivers[3]
 	b.ReportAllocs()
 	for b.Loop() {
-		d.backfill()
+		d.work.Backfill()
 	}
 }
 

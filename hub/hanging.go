@@ -56,7 +56,7 @@ func (l *leader) logHanging(now time.Time) bool {
 	case hangs(oldest.Since, now):
 		logger := l.logger.WithValues("volumeAttachment", oldest.VolumeAttachment)
 		if va := l.overlay.Attachment(oldest.VolumeAttachment); va != nil {
-			logger = l.volumeLogger(va)
+			logger = l.work.VolumeLogger(va)
 		}
 		logger.Info(oldest.Method+" unanswered", "for", now.Sub(oldest.Since).Round(time.Second), "callsInFlight", all)
 	case !unanswered.IsZero() && now.Sub(unanswered) >= hangsAfter:

@@ -2,17 +2,13 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2/ktesting"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -65,29 +61,6 @@ func TestDriverOwesAnAnswerSinceTheFirstCallAfterItsLast(t *testing.T) {
 		}
 		if first.open != 0 || second.open != 1 {
 			t.Errorf("%d and %d calls in flight, want the one of b", first.open, second.open)
-		}
-	})
-}
-
-func TestOnlyWhatTheDriverSaysInTimeIsAnAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		deadline := status.Error(codes.DeadlineExceeded, "context deadline exceeded")
-		for err, want := range map[error]bool{
-			deadline:                                true, // the deadline has not passed: it is the driver's own
-			status.Error(codes.Unavailable, "busy"): true,
-			status.Error(codes.Internal, "broken"):  true,
-			errors.Join(errDisconnected, status.Error(codes.Unavailable, "EOF")): false,
-			lease.ErrFenced: false,
-		} {
-			if got := isAnswer(ctx, err); got != want {
-				t.Errorf("%v: %v, want %v", err, got, want)
-			}
-		}
-		time.Sleep(time.Second)
-		if isAnswer(ctx, deadline) {
-			t.Error("the deadline of the hub counts as an answer")
 		}
 	})
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/reconcile"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/view"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -59,7 +59,7 @@ type Hub struct {
 
 	options Options
 	cluster *cache.Cluster
-	routes  *router
+	routes  *reconcile.Router
 
 	mu       sync.Mutex
 	managers map[string]*manager // by driver; guarded by mu
@@ -82,7 +82,7 @@ func New(o Options) (*Hub, error) {
 		return nil, err
 	}
 	h := &Hub{options: o, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}}
-	h.routes = newRouter(h)
+	h.routes = reconcile.NewRouter(cluster, h.observeDeletion)
 	h.View = view.View{Cluster: cluster, Leases: o.Leases, LeaseOf: h.leaseOf, Rights: o.Rights, Served: h.served}
 	return h, nil
 }
@@ -100,14 +100,7 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	if m != nil {
 		decider.Capabilities = m.session().capabilities()
 	}
-	last, ok := decider.LastRecorded(h.cluster.Inputs(va))
-	switch {
-	case !ok:
-	case cutShort(va, t.Finalizer):
-		t.ObserveDeletion(volume.IdentityOf(va), last, time.Now())
-	default: // the holder of the lease has detached the volume
-		t.ObserveDetach(last.Target, va.UID)
-	}
+	reconcile.Memory{Table: t}.ObserveDeletion(decider, h.cluster.Inputs(va))
 }
 
 // Run serves the drivers of the latest snapshot until ctx ends, and returns when all have drained. The failure
@@ -118,7 +111,7 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	h.options.Probes.Add(status.Ready, "drivers", holds(&following, "which drivers to serve is not known yet"))
 	h.options.Probes.Add(status.Live, "caches", checkSync(time.Now(), synced.Load))
 	h.options.Probes.Add(status.Live, "queues", h.checkMoving)
-	if err := h.cluster.Listen(h.routes.handlers()); err != nil {
+	if err := h.cluster.Listen(h.routes.Handlers()); err != nil {
 		return fmt.Errorf("listen to the cluster: %w", err)
 	}
 	// The caches outlive ctx: drivers that drain still read them.

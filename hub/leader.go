@@ -7,14 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/drift"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/reconcile"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -26,45 +25,67 @@ import (
 // work while the driver can be called; drain.
 type leader struct {
 	*manager
-	term            *lease.Term
-	began           time.Time // the term, in this process
-	finalizer       string
-	budget          *rate.Limiter // of writes to the Kubernetes API
-	finalizerWrites *attach.FinalizerWrites
-	nodes           drift.Nodes
-	drift           *drift.Watch
-
-	conflictLog loglimit.Problem
-
-	// See checkCapability: how often a VolumeAttachment that records a call was seen, and what that was when none was found.
-	callsSeen, noCallsAt atomic.Int64
-	noAttach             atomic.Bool // attachRequired was false at the last backfill
+	work *reconcile.Worker
+	term *lease.Term
 
 	gate    sync.Mutex   // held while the queue is opened or shut
 	opened  bool         // the queue was open once; guarded by gate
 	stopped bool         // the queue does not open any more; guarded by gate
 	reacted driverState  // the last one with another connection that connectionChanged has acted on; guarded by gate
-	renewed *liveSession // the last session for which connectionChanged has called backfill; guarded by gate
-
-	cacheIsNew atomic.Bool            // see knowsAll
-	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first asked for in this term
+	renewed *liveSession // the last session for which connectionChanged has called Backfill; guarded by gate
 
 	workers sync.WaitGroup
 }
 
-func (m *manager) newLeader(term *lease.Term) *leader {
-	l := &leader{
-		manager:         m,
-		term:            term,
-		began:           time.Now(),
-		finalizer:       m.table.Finalizer,
-		budget:          rate.NewLimiter(rate.Inf, 0),
-		finalizerWrites: &attach.FinalizerWrites{Newest: m.overlay.Volume},
+// options returns what a Worker needs of the manager.
+func (m *manager) options() reconcile.Options {
+	return reconcile.Options{
+		Memory:     reconcile.Memory{Table: m.table, Queue: m.queue, Overlay: m.overlay},
+		Driver:     m.name,
+		Cluster:    m.cluster,
+		Kube:       m.hub.options.Kube,
+		Events:     m.hub.options.Events,
+		Metrics:    m.metrics,
+		Logger:     m.logger,
+		WriteLimit: m.hub.options.LeaseDuration / 3,
+		Redactor:   m.redactor,
+		Settings:   m.settings,
+		Decider:    m.decider,
+		Session: func() reconcile.Session {
+			if s := m.session(); s != nil {
+				return s
+			}
+			return nil
+		},
+		IsUp:     func() bool { return m.get().up },
+		MayName:  m.mayName,
+		Failed:   m.countFailure,
+		Conflict: func(w status.ForeignWriter) { m.update(func(s *driverState) { s.foreignWriter = w }) },
+		WhyStuck: func(va *storagev1.VolumeAttachment, op attach.Operation, tries int, last error) error {
+			return stuckError{op: op, since: op.Since(va), tries: tries, last: last}
+		},
 	}
-	l.nodes.Read, l.drift = m.cluster.ReadNode, l.newDrift()
-	m.queue.Begin()
-	l.setLimits(m.settings())
-	return l
+}
+
+// CallBegins implements reconcile.Session.
+func (s *liveSession) CallBegins(has func(queue.Key) bool) { s.begin(has) }
+
+// CallEnds implements reconcile.Session.
+func (s *liveSession) CallEnds(key queue.Key, answered bool) { s.endCall(key, answered) }
+
+// HasEnded implements reconcile.Session.
+func (s *liveSession) HasEnded() bool { return s.ended.Load() }
+
+// Since implements reconcile.Session.
+func (s *liveSession) Since() time.Time { return s.since }
+
+// driftCheck returns the periodic comparison with the driver's list.
+func (l *leader) driftCheck() *periodic {
+	return &periodic{pause: func(s registry.Settings) time.Duration { return l.work.DriftPause(s.Drift.Interval) }, run: l.work.CheckDrift}
+}
+
+func (m *manager) newLeader(term *lease.Term) *leader {
+	return &leader{manager: m, term: term, work: reconcile.New(m.options(), term)}
 }
 
 // run works for the driver until ctx ends. Then calls in flight have the grace to end, and run cancels the
@@ -85,13 +106,13 @@ func (l *leader) run(ctx context.Context) error {
 	var loops, watching sync.WaitGroup
 	panics.Go(&loops, fail, func() {
 		l.queue.Run(intake, func(e *queue.Item) {
-			panics.Go(&l.workers, fail, func() { l.work(calls, e) })
+			panics.Go(&l.workers, fail, func() { l.work.Work(calls, e) })
 		})
 	})
 	panics.Contain(fail, func() {
 		// Also while the driver cannot be called: only this process may know the volume of a VolumeAttachment that
 		// vanishes then.
-		l.hub.routes.open(l.name, l)
+		l.hub.routes.Open(l.name, l.work)
 		l.connectionChanged()
 		l.attend(intake, end, fail, &loops, l.driftCheck(), l.stuckCheck(), l.hangingCheck(), l.resyncing())
 	})
@@ -106,7 +127,7 @@ func (l *leader) run(ctx context.Context) error {
 	defer watching.Wait()
 	defer close(drained)
 	// Whatever happens: no goroutine of this term works on beside the next term.
-	panics.Contain(fail, func() { l.hub.routes.close(l.name, l) })
+	panics.Contain(fail, func() { l.hub.routes.Close(l.name, l.work) })
 	panics.Contain(fail, func() {
 		l.shut()
 		l.update(func(s *driverState) { s.draining = "calls in flight may end" })
@@ -116,7 +137,7 @@ func (l *leader) run(ctx context.Context) error {
 	loops.Wait()
 	l.workers.Wait()
 	panics.Contain(fail, l.table.Close)
-	panics.Contain(l.cannotDrain, func() { l.detachUnowned(calls) })
+	panics.Contain(l.work.CannotDrain, func() { l.work.DetachUnowned(calls) })
 	if err := panicked.Load(); err != nil {
 		return *err
 	}
@@ -148,7 +169,7 @@ func (l *leader) attend(ctx context.Context, end context.CancelCauseFunc, fail f
 	l.await(ctx, func(s driverState) (time.Duration, bool) {
 		if s.spec.Settings != limits {
 			limits = s.spec.Settings
-			l.setLimits(limits)
+			l.work.SetLimits(limits)
 		}
 		r, again := s.reach(l.hub.options.LeaseDuration, time.Now())
 		if r == lease.Unreached || r == lease.Away && !s.leaseOffered {
@@ -166,20 +187,6 @@ func (l *leader) attend(ctx context.Context, end context.CancelCauseFunc, fail f
 	<-ctx.Done()
 }
 
-// setLimits copies the settings into the queue and the write budget. Entries that wait stay.
-func (l *leader) setLimits(s registry.Settings) {
-	l.queue.SetLimits(queue.Limits{Workers: s.Workers, PerNode: s.MaxPerNode, Parallel: s.ParallelMultiNode,
-		Pause: func(refused int) time.Duration { return backoff(s.Retry, refused, nil, jitter) }})
-	limit, burst := rate.Inf, 0
-	if s.KubeAPI.QPS > 0 {
-		limit, burst = rate.Limit(s.KubeAPI.QPS), s.KubeAPI.BurstOrDefault()
-	}
-	// The burst first: without a limit the budget fills up at once, so that a driver does not begin with an
-	// empty budget.
-	l.budget.SetBurst(burst)
-	l.budget.SetLimit(limit)
-}
-
 // connectionChanged opens the lanes if the driver can be called, and shuts them if not. The capabilities may
 // have changed since the last session, so for each session it adds items for all work that the caches show. A term can
 // begin while the driver connects, and is then told twice: an attach that has failed meanwhile keeps its backoff.
@@ -192,10 +199,10 @@ func (l *leader) connectionChanged() {
 	switch {
 	case l.stopped || s.up == before.up && s.upSince.Equal(before.upSince) && s.session == before.session:
 	case s.up:
-		l.hub.routes.open(l.name, l)
+		l.hub.routes.Open(l.name, l.work)
 		if l.renewed != s.session { // a Probe that succeeds again changes nothing for a volume that the driver has refused
 			l.renewed = s.session
-			l.backfill()
+			l.work.Backfill()
 		}
 		if !l.opened {
 			info := s.session.Info()
@@ -227,29 +234,4 @@ func (l *leader) shut() {
 	l.gate.Lock()
 	defer l.gate.Unlock()
 	l.stopped = true
-}
-
-// wanted returns the operation that a VolumeAttachment requires in its newest known state, Idle if it is gone,
-// and the lane of the operation.
-func (l *leader) wanted(name string) (attach.Operation, queue.Lane) {
-	va := l.overlay.Attachment(name)
-	if va == nil {
-		return attach.Idle, queue.DetachLane
-	}
-	return l.wantedOf(l.decider(), va)
-}
-
-// wantedOf is wanted for one state of a VolumeAttachment.
-func (l *leader) wantedOf(decider attach.Driver, va *storagev1.VolumeAttachment) (attach.Operation, queue.Lane) {
-	return l.table.Required(decider, va)
-}
-
-// isUnchanged reports whether a VolumeAttachment is as it was last decided on or written.
-func (l *leader) isUnchanged(name string) bool {
-	va := l.overlay.Attachment(name)
-	if va == nil {
-		return false
-	}
-	_, unchanged := l.table.Known(va)
-	return unchanged
 }

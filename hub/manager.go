@@ -16,7 +16,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -31,7 +30,6 @@ type manager struct {
 	cluster  *cache.Cluster
 	metrics  *status.DriverMetrics
 	logger   klog.Logger // names the driver
-	log      operationLog
 	redactor *attach.Redactor
 	retire   context.CancelFunc
 	ended    chan struct{} // closed when the driver has drained
@@ -64,7 +62,6 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 		cluster:  h.cluster,
 		metrics:  h.options.Metrics.Driver(spec.Name),
 		logger:   logger,
-		log:      operationLog{loglimit.New(logBurst, logEvery)},
 		redactor: &attach.Redactor{Publications: m.table.Secrets},
 		ended:    make(chan struct{}),
 		state:    newDriverState(spec, time.Now()),

@@ -127,7 +127,7 @@ func TestLeaderHasActedOnAChangeOfTheConnectionWhenThatReturns(t *testing.T) {
 	for name, drains := range map[string]bool{"while it works": false, "while it drains": true} {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
-			d.connectTo(&unpublishing{})
+			d.connectTo(publishing{})
 			d.update(func(s *driverState) { s.leader = d })
 			if drains {
 				d.shut()

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -49,31 +48,6 @@ const resyncEvery = 5 * time.Minute
 func (l *leader) resyncing() *periodic {
 	return &periodic{
 		pause: func(registry.Settings) time.Duration { return resyncEvery },
-		run:   func(context.Context) { l.resync() },
-	}
-}
-
-// resync adds the items that are missing for the objects in the caches. Existing items keep their backoff.
-func (l *leader) resync() {
-	missed := l.findMissing()
-	add := func(key queue.Key, lane queue.Lane, place queue.Place) {
-		if !l.queue.Has(key) {
-			missed++
-			l.queue.Add(key, lane, place)
-		}
-	}
-	missed += l.table.Requeue()
-	decider := l.decider()
-	for _, va := range l.dueAttachments(decider) {
-		op, lane := l.wantedOf(decider, va)
-		add(queue.ClaimKey(va.Name), lane, l.placeOf(va, op))
-	}
-	for _, pv := range l.cluster.ReleasableVolumes(l.name) {
-		if !l.cluster.VolumeInUse(pv.Name) {
-			add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
-		}
-	}
-	if missed > 0 {
-		l.logger.Info("Resync found operations that no watch event had started", "operations", missed)
+		run:   func(context.Context) { l.work.Resync() },
 	}
 }

@@ -13,7 +13,7 @@ import (
 func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := routed(t)
-		l.connectTo(&unpublishing{})
+		l.connectTo(publishing{})
 		if err := l.cluster.Put(routedAttachment()); err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
 			t.Errorf("%d runs after a Probe has succeeded again, want 1", runs)
 		}
 		l.setUp(false, func(*driverState) {})
-		l.setUp(true, func(s *driverState) { s.session = &liveSession{Session: &unpublishing{}} })
+		l.setUp(true, func(s *driverState) { s.session = &liveSession{Session: publishing{}} })
 		synctest.Wait()
 		if runs != 2 {
 			t.Errorf("%d runs after the driver was connected anew, want 2", runs)

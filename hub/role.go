@@ -145,8 +145,8 @@ func (m *manager) observe(ctx context.Context) {
 	}
 	m.update(func(s *driverState) { s.observer = o })
 	defer m.update(func(s *driverState) { s.observer = nil })
-	m.hub.routes.open(m.name, observing{o})
-	defer m.hub.routes.close(m.name, observing{o})
+	m.hub.routes.Open(m.name, observing{o})
+	defer m.hub.routes.Close(m.name, observing{o})
 	o.LookAtAll()
 	for ctx.Err() == nil {
 		m.hub.Ask(ctx, m.look()) // the health of the driver needs the answers
@@ -160,14 +160,14 @@ const askEvery = time.Minute
 // observing hands the events of a driver to its Observer.
 type observing struct{ *observe.Observer }
 
-// onAttachment implements listener.
-func (o observing) onAttachment(_, va *storagev1.VolumeAttachment) { o.Look(va.Name) }
+// OnAttachment implements reconcile.Listener.
+func (o observing) OnAttachment(_, va *storagev1.VolumeAttachment) { o.Look(va.Name) }
 
-// onAttachmentGone implements listener.
-func (o observing) onAttachmentGone(va *storagev1.VolumeAttachment) { o.Look(va.Name) }
+// OnAttachmentGone implements reconcile.Listener.
+func (o observing) OnAttachmentGone(va *storagev1.VolumeAttachment) { o.Look(va.Name) }
 
-// retryNow implements listener.
-func (o observing) retryNow(name string) { o.Look(name) }
+// RetryNow implements reconcile.Listener.
+func (o observing) RetryNow(name string) { o.Look(name) }
 
-// lookAgain implements listener.
-func (o observing) lookAgain() { o.LookAtAll() }
+// LookAgain implements reconcile.Listener.
+func (o observing) LookAgain() { o.LookAtAll() }

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -28,12 +27,6 @@ type Session interface {
 
 // ConnectFunc connects to a driver once, as csiclient.Connect does.
 type ConnectFunc func(ctx context.Context, d registry.Driver) (Session, error)
-
-// errDisconnected means that a call was not made, or was cut off, because the connection to the driver has
-// ended.
-var errDisconnected = errors.New("the driver is not connected")
-
-func isDisconnected(err error) bool { return errors.Is(err, errDisconnected) }
 
 // liveSession is the session in use, or one that was in use.
 type liveSession struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/reconcile"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/view"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -73,7 +74,7 @@ func (w *stuckWatch) look(ctx context.Context) {
 	stuck := map[types.UID]stuckVolume{}
 	var fresh []string
 	for _, va := range l.overlay.AttachmentsOfDriver(l.name) {
-		op, _ := l.wantedOf(l.decider(), va)
+		op, _ := l.table.Required(l.decider(), va)
 		since, now := op.Since(va), time.Now()
 		if !op.IsStuck(va, l.settings().StuckAfter, now) {
 			continue
@@ -83,7 +84,7 @@ func (w *stuckWatch) look(ctx context.Context) {
 		if isNew {
 			v = stuckVolume{op: op}
 			fresh = append(fresh, va.Name)
-			l.warn(va, reasonOf(op, attachStuck, detachStuck), fmt.Sprintf("%s requested at %s without success, retries continue", op, since.UTC().Format(time.RFC3339)))
+			l.work.Warn(va, reconcile.StuckReason(op), fmt.Sprintf("%s requested at %s without success, retries continue", op, since.UTC().Format(time.RFC3339)))
 		}
 		progress, _ := l.queue.Look(queue.ClaimKey(va.Name))
 		call := status.Call(progress.Call)
@@ -112,7 +113,7 @@ func (l *leader) explainStuck(ctx context.Context, va *storagev1.VolumeAttachmen
 	case !call.Since.IsZero():
 		e.now = fmt.Sprintf("%s unanswered since %s", call.Method, call.Since.UTC().Format(time.RFC3339))
 	case !s.up:
-		e.last = fmt.Errorf("%w: %s", errDisconnected, s.connectionReason)
+		e.last = fmt.Errorf("%w: %s", reconcile.ErrDisconnected, s.connectionReason)
 	case item.Error != "":
 		e.last = errors.New(item.Error)
 	case ok && item.State == queue.Running:
@@ -124,7 +125,7 @@ func (l *leader) explainStuck(ctx context.Context, va *storagev1.VolumeAttachmen
 	default:
 		e.now = "about to be tried"
 	}
-	if err := l.writer().SaveError(ctx, va, op, e); err != nil {
-		l.volumeLogger(va).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", e, "err", err)
+	if err := l.work.Writer().SaveError(ctx, va, op, e); err != nil {
+		l.work.VolumeLogger(va).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", e, "err", err)
 	}
 }

@@ -264,7 +264,7 @@ func TestPanicInAnyGoroutineOfADriverRestartsThatDriverAlone(t *testing.T) {
 // goroutines are those that panics.Go does not start, by file and function, with the reason why a panic in them is contained or
 // cannot be.
 var goroutines = map[string]string{
-	"hub/drain.go sideBySide":            "panics.Contain inside",
+	"hub/reconcile/drain.go sideBySide":  "panics.Contain inside",
 	"hub/leader.go run":                  "a cancel function",
 	"hub/csiclient/session.go follow":    "panics.Contain itself",
 	"hub/lease/candidate.go Hold":        "only notifies",
@@ -277,7 +277,7 @@ var goroutines = map[string]string{
 // A goroutine that is started in another way than by panics.Go could end the process by a panic.
 func TestGoroutinesOfADriverAreStartedByPanicsGo(t *testing.T) {
 	seen := map[string]bool{}
-	for _, folder := range []string{".", "observe", "attach", "volume", "queue", "drift", "lease", "csiclient", "cache"} {
+	for _, folder := range []string{".", "reconcile", "observe", "attach", "volume", "queue", "drift", "lease", "csiclient", "cache"} {
 		files, err := filepath.Glob(filepath.Join("..", folder, "*.go"))
 		if err != nil {
 			t.Fatal(err)

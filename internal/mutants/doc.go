@@ -16,21 +16,21 @@
 // hub/lease/term.go:
 //
 //   - no fence. A process that was paused calls and writes while its successor does.
-//     Killed by hub/lease.TestFenceClosesWithoutRenewalAndOpensWithOne, hub.TestWorkerWhoseLeaseIsOverNeitherCallsNorWrites.
+//     Killed by hub/lease.TestFenceClosesWithoutRenewalAndOpensWithOne, hub/reconcile.TestWorkerWhoseLeaseIsOverNeitherCallsNorWrites.
 //   - calls are not confirmed when they are sent. A process that was paused between the fence and the send calls beside its successor.
-//     Killed by hub/lease.TestWhatBeginHasAllowedMayTakeAMomentToGoOut, hub.TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess.
+//     Killed by hub/lease.TestWhatBeginHasAllowedMayTakeAMomentToGoOut, hub/reconcile.TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess.
 //
-// hub/call.go:
+// hub/reconcile/call.go:
 //
 //   - no fence before calls and writes. A process that was paused calls and writes while its successor does.
-//     Killed by hub.TestWorkerWhoseLeaseIsOverNeitherCallsNorWrites, hub.TestExploreVolumes.
+//     Killed by hub/reconcile.TestWorkerWhoseLeaseIsOverNeitherCallsNorWrites, hub/reconcile.TestExploreVolumes.
 //   - calls are sent without a last check. A process that was paused between the fence and the send calls beside its successor.
-//     Killed by hub.TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess.
+//     Killed by hub/reconcile.TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess.
 //
 // hub/attach/writer.go:
 //
 //   - writes pass no fence. A process that was paused writes the status of a VolumeAttachment that its successor has detached.
-//     Killed by hub/attach.TestRefusedWriteIsNeitherSentNorRecordedNorTakenForAnAnswerOfTheAPIServer, hub.TestWorkerWhoseLeaseIsOverNeitherCallsNorWrites, hub.TestExploreVolumes.
+//     Killed by hub/attach.TestRefusedWriteIsNeitherSentNorRecordedNorTakenForAnAnswerOfTheAPIServer, hub/reconcile.TestWorkerWhoseLeaseIsOverNeitherCallsNorWrites, hub/reconcile.TestExploreVolumes.
 //
 // hub/lease/lock.go:
 //
@@ -66,27 +66,29 @@
 //   - nothing is detached at the end of a term. What only this process knows to be attached stays attached after it has ended.
 //     Killed by hub/tests.TestVolumeOfAnAttachmentThatVanishedIsDetachedBeforeTheDriverIsLetGo.
 //
-// hub/takeover.go:
+// hub/reconcile/takeover.go:
 //
 //   - no takeover read. The new holder calls the driver again for what the former one has just done, and detaches by an old note.
-//     Killed by hub/tests.TestTakeoverReadsAnewWhatIsOlder, hub/tests.TestReadThatIsForbiddenAfterATakeoverIsSaidAndKeepsNoVolumeWaiting, hub.TestExploreVolumes.
+//     Killed by hub/tests.TestTakeoverReadsAnewWhatIsOlder, hub/tests.TestReadThatIsForbiddenAfterATakeoverIsSaidAndKeepsNoVolumeWaiting, hub/reconcile.TestExploreVolumes.
 //   - no read after a write that had no answer. When attachRequired is true again the volume is published while no finalizer holds its VolumeAttachment.
-//     Killed by hub.TestExploredPublishAfterALostRemovalOfTheFinalizerPutsItBackFirst, hub.TestExploredDetachAfterALostWriteOfAttachedBeginsWithTheStatus.
+//     Killed by hub/reconcile.TestExploredPublishAfterALostRemovalOfTheFinalizerPutsItBackFirst, hub/reconcile.TestExploredDetachAfterALostWriteOfAttachedBeginsWithTheStatus.
 //   - no takeover read of the other VolumeAttachments. A single-node volume is attached to a second node while its detach elsewhere is due.
 //     Killed by hub/tests.TestAttachAfterATakeoverWaitsForADetachThatTheCacheDoesNotShowYet.
 //   - no wait for the cache after a takeover. The finalizer of a PersistentVolume goes while a VolumeAttachment has the volume attached.
 //     Killed by hub/tests.TestPersistentVolumeKeepsItsFinalizerUntilATakeoverKnowsAllVolumeAttachments.
 //   - no state is from before the term. As no takeover read; and a VolumeAttachment that the former holder has detached is detached again.
-//     Killed by hub/tests.TestTakeoverReadsAnewWhatIsOlder, hub.TestExploreVolumes.
+//     Killed by hub/tests.TestTakeoverReadsAnewWhatIsOlder, hub/reconcile.TestExploreVolumes.
 //
-// hub/watch.go:
+// hub/reconcile/watch.go:
 //
 //   - vanished VolumeAttachment of the former holder is ignored. A volume whose VolumeAttachment vanished in the takeover stays attached for ever.
 //     Killed by hub/tests.TestVolumeOfAnAttachmentThatVanishedBeforeATakeoverIsDetached.
 //   - attach elsewhere by another holder is not noticed. The hub detaches the volume where it was before, although another process must have done so.
 //     Killed by hub/tests.TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt.
+//   - unowned publication without an entry is not asked for again. The volume stays attached until the next term.
+//     Killed by hub/reconcile.TestResyncFindsWorkThatNoEventHasLedTo.
 //   - own error ends the own backoff. A driver that fails gets calls without a pause.
-//     Killed by hub.TestOnlyWhatDecidesIsAReasonToLookAgain.
+//     Killed by hub/reconcile.TestOnlyWhatDecidesIsAReasonToLookAgain.
 //
 // hub/volume/gap.go:
 //
@@ -98,7 +100,7 @@
 // hub/queue/order.go:
 //
 //   - publish does not wait for the detach elsewhere. A single-node volume is attached to two nodes.
-//     Killed by hub/queue.TestNextFollowsTheRules, hub.TestExploreVolumes.
+//     Killed by hub/queue.TestNextFollowsTheRules, hub/reconcile.TestExploreVolumes.
 //   - two calls for one volume at once. The driver gets calls that the CSI spec forbids.
 //     Killed by hub/queue.TestNextFollowsTheRules.
 //   - multi-node volumes go side by side in spite of the setting. parallelMultiNode: false has no effect: the driver gets calls that it cannot take.
@@ -167,7 +169,7 @@
 //   - attach does not try again after the detach elsewhere. It waits out a backoff of up to a minute although the volume is free.
 //     Killed by hub/volume.TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere.
 //
-// hub/owners.go:
+// hub/reconcile/owners.go:
 //
 //   - owners are not read. The detach of an old VolumeAttachment takes the volume from the one that owns it now.
 //     Killed by hub/tests.TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID, hub/tests.TestDetachDoesNotHitWhatASidecarHasAttachedWhereItIsNoted.
@@ -181,25 +183,25 @@
 //   - lost capability counts as detached. A driver that was upgraded wrongly loses all its finalizers, and its volumes stay attached.
 //     Killed by hub/attach.TestDriverThatLostItsCapabilityIsNotTakenForDetached.
 //
-// hub/execute.go:
+// hub/reconcile/execute.go:
 //
 //   - publish context is dropped. The kubelet cannot find the device.
 //     Killed by hub/tests.TestPublishContextThatIsTooLargeIsAClearErrorAndLosesNothing.
 //   - volume that is used once the status is written is detached. A CSIDriver that was created again by mistake takes the volume of a Pod that has just started.
 //     Killed by hub/tests.TestVolumeThatIsUsedOnceTheStatusIsWrittenIsNotDetachedBecauseAttachRequiredIsFalse.
 //   - lost connection counts as an answer. The volume is left attached at its previous target because the driver restarted.
-//     Killed by hub.TestOnlyTheDriversOwnErrorIsAnAnswer.
+//     Killed by hub/reconcile.TestOnlyTheDriversOwnErrorIsAnAnswer.
 //   - write by another than the worker counts as seen. A deletion that the answer to the write of an error shows is missed: the volume stays attached.
 //     Killed by hub/tests.TestDeletionThatComesWithTheAnswerToAWriteIsNotMissed.
 //   - volume in use is detached when attachRequired is false. A CSIDriver that was recreated wrongly takes the volumes from running Pods.
 //     Killed by hub/tests.TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach.
 //
-// hub/worker.go:
+// hub/reconcile/worker.go:
 //
 //   - lost capability is ignored. While the endpoint is that of the node plugin, volumes are marked attached without a call.
 //     Killed by hub/tests.TestNothingIsMarkedAttachedForADriverThatHasLostItsCapability.
 //   - lost connection counts as a failure of the volume. All volumes of a driver back off because the driver restarted.
-//     Killed by hub.TestWaitsWithoutBackoffAreAsDocumented.
+//     Killed by hub/reconcile.TestWaitsWithoutBackoffAreAsDocumented.
 //
 // hub/attach/writes.go:
 //
@@ -209,21 +211,16 @@
 // hub/cache/overlay.go:
 //
 //   - own writes are not laid over the cache. Each attach calls the driver a second time when the watch lags.
-//     Killed by hub.TestAnswerToTheStatusThatIsCutOffLeadsToNoSecondCall.
+//     Killed by hub/reconcile.TestAnswerToTheStatusThatIsCutOffLeadsToNoSecondCall.
 //   - own deletion is not laid over the cache. The driver is called again for a VolumeAttachment that is gone.
 //     Killed by hub/cache.TestDeletionByAnOwnWriteIsRememberedUntilTheWatchReportsIt.
 //
 // hub/volume/claim.go:
 //
 //   - publication of a vanished VolumeAttachment is forgotten. The volume stays attached for ever.
-//     Killed by hub/volume.TestVanishedObjectLeavesItsPublicationUnownedAndHasItDetached, hub.TestExploreVolumes.
+//     Killed by hub/volume.TestVanishedObjectLeavesItsPublicationUnownedAndHasItDetached, hub/reconcile.TestExploreVolumes.
 //   - last state of a vanished VolumeAttachment is ignored. The volume stays attached for ever.
-//     Killed by hub.TestWhatTheLastStateTellsIsNotLostOnAClaimThatKnowsNothing, hub.TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach.
-//
-// hub/periodic.go:
-//
-//   - unowned publication without an entry is not asked for again. The volume stays attached until the next term.
-//     Killed by hub.TestResyncFindsWorkThatNoEventHasLedTo.
+//     Killed by hub/reconcile.TestWhatTheLastStateTellsIsNotLostOnAClaimThatKnowsNothing, hub/reconcile.TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach.
 //
 // hub/volume/unowned_tries.go:
 //
@@ -232,15 +229,15 @@
 //   - absence in a listing ends an unowned publication that was never tried. A storage system whose list is late has a volume left attached for ever.
 //     Killed by hub/tests.TestVolumeLeftAttachedEndsWhenTheDriverListsItElsewhere.
 //
-// hub/unowned.go:
+// hub/reconcile/unowned.go:
 //
 //   - unowned publication is detached without a look at its owners. The volume of a running Pod is detached.
-//     Killed by hub.TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThere, hub/tests.TestAttachElsewhereWaitsWhileItIsNotClearWhoHasWhatWasLeftAttached.
+//     Killed by hub/reconcile.TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThere, hub/tests.TestAttachElsewhereWaitsWhileItIsNotClearWhoHasWhatWasLeftAttached.
 //
-// hub/finalizers.go:
+// hub/reconcile/finalizers.go:
 //
 //   - finalizer of a PersistentVolume does not wait for a claim. The PersistentVolume goes while the volume is being detached: handle and Secret are lost.
-//     Killed by hub.TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone, hub.TestExploreVolumes.
+//     Killed by hub/reconcile.TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone, hub/reconcile.TestExploreVolumes.
 //   - finalizer of a PersistentVolume does not wait for an unowned publication. The storage of a volume is deleted while the volume is attached.
 //     Killed by hub/tests.TestPersistentVolumeDoesNotWaitForEverForADriverThatIsAway.
 //   - finalizer of a PersistentVolume does not wait for VolumeAttachments. The storage of a volume is deleted while the volume is attached.
@@ -256,7 +253,7 @@
 // hub/attach/patch.go:
 //
 //   - patches do not test the uid. A new VolumeAttachment of the same name gets the status of the old one: the kubelet mounts a volume that is not attached.
-//     Killed by hub/attach.TestPlanToAttachGuardsBothObjectsAndPublishes, hub.TestExploreVolumes.
+//     Killed by hub/attach.TestPlanToAttachGuardsBothObjectsAndPublishes, hub/reconcile.TestExploreVolumes.
 //   - patches do not test the finalizers. A finalizer is there twice, and the object can never be deleted.
 //     Killed by hub/attach.TestPlanToAttachGuardsBothObjectsAndPublishes.
 //   - finalizers are removed by place alone. The finalizer of another controller goes.
@@ -282,12 +279,12 @@
 //   - errors of Probe and ListVolumes are not redacted. A secret that a driver repeats there gets into the page and the logs.
 //     Killed by hub/tests.TestASecretOfAPublishIsTakenOutOfErrorsOfProbeAndListVolumes.
 //
-// hub/backoff.go:
+// hub/reconcile/backoff.go:
 //
 //   - backoff is zero. A driver that fails gets thousands of calls per second.
-//     Killed by hub.TestBackoffDoublesUpToItsLimit.
+//     Killed by hub/reconcile.TestBackoffDoublesUpToItsLimit.
 //   - full backoff after errors that pass soon. Attaches wait for a minute after a driver has restarted.
-//     Killed by hub.TestLongestWaitAfterEachErrorIsAsDocumented.
+//     Killed by hub/reconcile.TestLongestWaitAfterEachErrorIsAsDocumented.
 //
 // hub/queue/retries.go:
 //
@@ -304,7 +301,7 @@
 //   - difference at a VolumeAttachment that has changed counts. A volume is attached again that is being detached.
 //     Killed by hub/tests.TestDriftLeavesWhatChangedMeanwhileAlone.
 //
-// hub/drift.go:
+// hub/reconcile/drift.go:
 //
 //   - drift.action is ignored. The hub attaches volumes again although it is told to report only.
 //     Killed by hub/tests.TestDriftIsOnlyReportedWhenAskedTo.
@@ -324,7 +321,7 @@
 //   - dangling volumes are looked for before the cache is complete. The volume of a VolumeAttachment that the cache lacks is detached.
 //     Killed by hub/tests.TestDanglingVolumeIsLookedForOnlyWhenATakeoverKnowsAllVolumeAttachments.
 //
-// hub/unused.go:
+// hub/reconcile/unused.go:
 //
 //   - volume in use is detached when its VolumeAttachment vanishes. A restore of etcd takes the volumes of running Pods.
 //     Killed by hub/tests.TestVolumeInUseIsNotDetachedWhenItsVolumeAttachmentVanishes.

@@ -7,7 +7,7 @@ var callRows = []mutant{
 		file:   "hub/queue/order.go",
 		old:    "if c.Detach || c.Shared {\n\t\treturn -1",
 		new:    "if true || c.Detach || c.Shared {\n\t\treturn -1",
-		killed: []string{"hub/queue.TestNextFollowsTheRules", "hub.TestExploreVolumes"},
+		killed: []string{"hub/queue.TestNextFollowsTheRules", "hub/reconcile.TestExploreVolumes"},
 	},
 	{
 		name:   "two calls for one volume at once",

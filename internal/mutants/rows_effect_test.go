@@ -36,7 +36,7 @@ var effectRows = []mutant{
 	{
 		name:   "owners are not read",
 		harm:   "The detach of an old VolumeAttachment takes the volume from the one that owns it now.",
-		file:   "hub/owners.go",
+		file:   "hub/reconcile/owners.go",
 		old:    "for _, name := range names {\n\t\tva, err := l.read(ctx, name)",
 		new:    "for _, name := range names[:0] {\n\t\tva, err := l.read(ctx, name)",
 		killed: []string{"hub/tests.TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID", "hub/tests.TestDetachDoesNotHitWhatASidecarHasAttachedWhereItIsNoted"},
@@ -84,8 +84,8 @@ var effectRows = []mutant{
 	{
 		name:   "publish context is dropped",
 		harm:   "The kubelet cannot find the device.",
-		file:   "hub/execute.go",
-		old:    "l.table.Believed(x.claim).Context)",
+		file:   "hub/reconcile/execute.go",
+		old:    "l.Table.Believed(x.claim).Context)",
 		new:    "nil)",
 		killed: []string{"hub/tests.TestPublishContextThatIsTooLargeIsAClearErrorAndLosesNothing"},
 	},
@@ -108,7 +108,7 @@ var effectRows = []mutant{
 	{
 		name:   "volume that is used once the status is written is detached",
 		harm:   "A CSIDriver that was created again by mistake takes the volume of a Pod that has just started.",
-		file:   "hub/execute.go",
+		file:   "hub/reconcile/execute.go",
 		old:    "if x.op == attach.Detaching && x.object.DeletionTimestamp == nil {",
 		new:    "if false {",
 		killed: []string{"hub/tests.TestVolumeThatIsUsedOnceTheStatusIsWrittenIsNotDetachedBecauseAttachRequiredIsFalse"},
@@ -116,7 +116,7 @@ var effectRows = []mutant{
 	{
 		name:   "lost capability is ignored",
 		harm:   "While the endpoint is that of the node plugin, volumes are marked attached without a call.",
-		file:   "hub/worker.go",
+		file:   "hub/reconcile/worker.go",
 		old:    "return errLostCapability",
 		new:    "return nil",
 		killed: []string{"hub/tests.TestNothingIsMarkedAttachedForADriverThatHasLostItsCapability"},
@@ -140,17 +140,17 @@ var effectRows = []mutant{
 	{
 		name:   "lost connection counts as an answer",
 		harm:   "The volume is left attached at its previous target because the driver restarted.",
-		file:   "hub/execute.go",
-		old:    "case isFenced(err), isDisconnected(err) && e.Retries.Disconnects < queue.DisconnectsAllowed, !errors.As(err, &call):",
+		file:   "hub/reconcile/execute.go",
+		old:    "case isFenced(err), IsDisconnected(err) && e.Retries.Disconnects < queue.DisconnectsAllowed, !errors.As(err, &call):",
 		new:    "case isFenced(err), !errors.As(err, &call):",
-		killed: []string{"hub.TestOnlyTheDriversOwnErrorIsAnAnswer"},
+		killed: []string{"hub/reconcile.TestOnlyTheDriversOwnErrorIsAnAnswer"},
 	},
 	{
 		name:   "write by another than the worker counts as seen",
 		harm:   "A deletion that the answer to the write of an error shows is missed: the volume stays attached.",
-		file:   "hub/execute.go",
-		old:    "Written: l.overlay,",
-		new:    "Written: workerWrites{l.overlay, l.table},",
+		file:   "hub/reconcile/execute.go",
+		old:    "Written: l.Overlay,",
+		new:    "Written: workerWrites{l.Overlay, l.Table},",
 		killed: []string{"hub/tests.TestDeletionThatComesWithTheAnswerToAWriteIsNotMissed"},
 	},
 	{
@@ -159,7 +159,7 @@ var effectRows = []mutant{
 		file:   "hub/cache/overlay.go",
 		old:    "\to.attachments.Mutation(va)\n",
 		new:    "",
-		killed: []string{"hub.TestAnswerToTheStatusThatIsCutOffLeadsToNoSecondCall"},
+		killed: []string{"hub/reconcile.TestAnswerToTheStatusThatIsCutOffLeadsToNoSecondCall"},
 	},
 	{
 		name:   "own deletion is not laid over the cache",

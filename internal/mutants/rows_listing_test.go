@@ -20,9 +20,9 @@ var listingRows = []mutant{
 	{
 		name:   "drift.action is ignored",
 		harm:   "The hub attaches volumes again although it is told to report only.",
-		file:   "hub/drift.go",
-		old:    "action == registry.DriftReattach && !l.queue.Has(key)",
-		new:    "!l.queue.Has(key)",
+		file:   "hub/reconcile/drift.go",
+		old:    "action == registry.DriftReattach && !l.Queue.Has(key)",
+		new:    "!l.Queue.Has(key)",
 		killed: []string{"hub/tests.TestDriftIsOnlyReportedWhenAskedTo"},
 	},
 	{
@@ -44,8 +44,8 @@ var listingRows = []mutant{
 	{
 		name:   "volume in use is detached when its VolumeAttachment vanishes",
 		harm:   "A restore of etcd takes the volumes of running Pods.",
-		file:   "hub/unused.go",
-		old:    "case node != nil && isReady(node) && l.decider().InUse(node, u.Target.VolumeHandle):",
+		file:   "hub/reconcile/unused.go",
+		old:    "case node != nil && isReady(node) && l.Decider().InUse(node, u.Target.VolumeHandle):",
 		new:    "case false && node != nil:",
 		killed: []string{"hub/tests.TestVolumeInUseIsNotDetachedWhenItsVolumeAttachmentVanishes"},
 	},
@@ -68,8 +68,8 @@ var listingRows = []mutant{
 	{
 		name:   "change of drift.unexpected does not end detaches",
 		harm:   "After a change to report the hub still detaches what a listing has shown.",
-		file:   "hub/drift.go",
-		old:    "\t\td.l.table.DropFound() // the next listings report them\n",
+		file:   "hub/reconcile/drift.go",
+		old:    "\t\td.l.Table.DropFound() // the next listings report them\n",
 		new:    "",
 		killed: []string{"hub/tests.TestChangeToReportEndsTheDetachOfWhatOnlyAListingHasShown"},
 	},

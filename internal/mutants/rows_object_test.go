@@ -7,7 +7,7 @@ var objectRows = []mutant{
 		file:   "hub/attach/patch.go",
 		old:    `append([]PatchOp{test("/metadata/uid", uid)}, ops...)`,
 		new:    "append([]PatchOp{}, ops...)",
-		killed: []string{"hub/attach.TestPlanToAttachGuardsBothObjectsAndPublishes", "hub.TestExploreVolumes"},
+		killed: []string{"hub/attach.TestPlanToAttachGuardsBothObjectsAndPublishes", "hub/reconcile.TestExploreVolumes"},
 	},
 	{
 		name:   "patches do not test the finalizers",
@@ -52,7 +52,7 @@ var objectRows = []mutant{
 	{
 		name:   "volume in use is detached when attachRequired is false",
 		harm:   "A CSIDriver that was recreated wrongly takes the volumes from running Pods.",
-		file:   "hub/execute.go",
+		file:   "hub/reconcile/execute.go",
 		old:    "if x.run.Plan.StatusFirst && x.run.Plan.Release != nil {",
 		new:    "if false {",
 		killed: []string{"hub/tests.TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach"},

@@ -4,18 +4,18 @@ var retryRows = []mutant{
 	{
 		name:   "backoff is zero",
 		harm:   "A driver that fails gets thousands of calls per second.",
-		file:   "hub/backoff.go",
+		file:   "hub/reconcile/backoff.go",
 		old:    "return delay - time.Duration(",
 		new:    "return 0*delay - 0*time.Duration(",
-		killed: []string{"hub.TestBackoffDoublesUpToItsLimit"},
+		killed: []string{"hub/reconcile.TestBackoffDoublesUpToItsLimit"},
 	},
 	{
 		name:   "full backoff after errors that pass soon",
 		harm:   "Attaches wait for a minute after a driver has restarted.",
-		file:   "hub/backoff.go",
+		file:   "hub/reconcile/backoff.go",
 		old:    "if passesSoon(err) {",
 		new:    "if passesSoon(err) && false {",
-		killed: []string{"hub.TestLongestWaitAfterEachErrorIsAsDocumented"},
+		killed: []string{"hub/reconcile.TestLongestWaitAfterEachErrorIsAsDocumented"},
 	},
 	{
 		name:   "failures of the attach delay the detach",
@@ -28,10 +28,10 @@ var retryRows = []mutant{
 	{
 		name:   "own error ends the own backoff",
 		harm:   "A driver that fails gets calls without a pause.",
-		file:   "hub/watch.go",
+		file:   "hub/reconcile/watch.go",
 		old:    "if unchanged || !known && op == attach.Idle {",
 		new:    "if !known && (unchanged || op == attach.Idle) {",
-		killed: []string{"hub.TestOnlyWhatDecidesIsAReasonToLookAgain"},
+		killed: []string{"hub/reconcile.TestOnlyWhatDecidesIsAReasonToLookAgain"},
 	},
 	{
 		name:   "work is repeated without a pause",
@@ -44,10 +44,10 @@ var retryRows = []mutant{
 	{
 		name:   "lost connection counts as a failure of the volume",
 		harm:   "All volumes of a driver back off because the driver restarted.",
-		file:   "hub/worker.go",
-		old:    "return isDisconnected(err) && !e.Retries.Suspect()",
+		file:   "hub/reconcile/worker.go",
+		old:    "return IsDisconnected(err) && !e.Retries.Suspect()",
 		new:    "return false",
-		killed: []string{"hub.TestWaitsWithoutBackoffAreAsDocumented"},
+		killed: []string{"hub/reconcile.TestWaitsWithoutBackoffAreAsDocumented"},
 	},
 	{
 		name:   "attach does not try again after the detach elsewhere",

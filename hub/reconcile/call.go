@@ -1,0 +1,101 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+)
+
+// ErrDisconnected means that a call was not made, or was cut off, because the connection to the driver has
+// ended.
+var ErrDisconnected = errors.New("the driver is not connected")
+
+// IsDisconnected reports whether an error is ErrDisconnected.
+func IsDisconnected(err error) bool { return errors.Is(err, ErrDisconnected) }
+
+// settleTime is how long after a failed call the session may report that its connection has ended.
+const settleTime = 100 * time.Millisecond
+
+// callerOf makes the calls for the work of one item on the current session. While a call is in flight, the status
+// shows it. It implements attach.Controller.
+type callerOf struct {
+	*Worker
+	key queue.Key
+}
+
+// ControllerPublishVolume implements attach.Controller.
+func (c *callerOf) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	return call(ctx, c, "ControllerPublishVolume", req, Session.ControllerPublishVolume)
+}
+
+// ControllerUnpublishVolume implements attach.Controller.
+func (c *callerOf) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	return call(ctx, c, "ControllerUnpublishVolume", req, Session.ControllerUnpublishVolume)
+}
+
+// call calls a method of the driver if the lease allows it. It blocks until the driver has answered or ctx ends.
+func call[Request, Response any](ctx context.Context, c *callerOf, name string, req *Request, method func(Session, context.Context, *Request) (*Response, error)) (*Response, error) {
+	s := c.Session()
+	if err := c.mayCall(ctx); err != nil {
+		return nil, err
+	}
+	c.Queue.CallBegins(c.key, name)
+	s.CallBegins(c.Queue.Has)
+	response, err := method(s, csiclient.WithLastCheck(ctx, c.term.Confirm), req)
+	err = withDisconnected(s, err)
+	c.Queue.CallEnds(c.key)
+	s.CallEnds(c.key, err == nil || isAnswer(ctx, err))
+	return response, err
+}
+
+// isAnswer reports whether the error of a call is an answer of the driver. After the deadline it counts as the hub's
+// own: the driver has the same deadline, so that its answer comes too late.
+func isAnswer(ctx context.Context, err error) bool {
+	deadline, ok := ctx.Deadline()
+	late := ctx.Err() != nil || ok && !time.Now().Before(deadline)
+	return !late && !IsDisconnected(err) && !isFenced(err)
+}
+
+// mayCall returns an error, right before a call or a write, if the lease may not last for it. After a stop of
+// the process it finds that the lease is too old, or that the deadline has passed.
+func (l *Worker) mayCall(ctx context.Context) error {
+	longest := time.Duration(0)
+	if deadline, ok := ctx.Deadline(); ok {
+		longest = time.Until(deadline)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return l.term.Begin(longest)
+}
+
+// isFenced reports whether a call or a write was not made because the lease was not renewed in time. Such an
+// error says nothing about the volume.
+func isFenced(err error) bool { return errors.Is(err, lease.ErrFenced) }
+
+// withDisconnected adds ErrDisconnected to the error of a call whose connection has ended. The code Unavailable
+// alone does not prove that: a driver can answer Unavailable too.
+func withDisconnected(s Session, err error) error {
+	if status.Code(err) != codes.Unavailable {
+		return err
+	}
+	if s.HasEnded() {
+		return errors.Join(ErrDisconnected, err)
+	}
+	settle := time.NewTimer(settleTime)
+	defer settle.Stop()
+	select {
+	case <-s.Done():
+		return errors.Join(ErrDisconnected, err)
+	case <-settle.C:
+		return err
+	}
+}

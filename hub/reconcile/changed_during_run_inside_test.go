@@ -1,0 +1,95 @@
+package reconcile
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
+)
+
+// answerless loses answers to writes of a status that are done.
+type answerless struct {
+	next  http.RoundTripper
+	loses *bool
+}
+
+func (l answerless) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := l.next.RoundTrip(r)
+	if *l.loses && strings.HasSuffix(r.URL.Path, "/status") && err == nil {
+		response.Body = io.NopCloser(io.MultiReader(bytes.NewReader(nil), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	}
+	return response, err
+}
+
+func TestVolumeThatIsLostAfterAStatusWithoutAnswerIsPublishedAgain(t *testing.T) {
+	loses := true
+	inExecution(t, func(next http.RoundTripper) http.RoundTripper { return answerless{next, &loses} }, func(x *executing) {
+		if err := x.look(); err == nil || !x.get().Status.Attached {
+			t.Fatalf("%v", err)
+		}
+		loses = false
+		x.catchUpCache()
+		if err := x.look(); err != nil {
+			t.Fatal(err)
+		}
+		x.Table.SetLost(x.get(), true)
+		if err := x.look(); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"publish id", "publish id"}; !slices.Equal(x.recording.calls, want) {
+			t.Errorf("calls %v, want %v; lost %v, %+v", x.recording.calls, want, x.Table.IsLost(x.get()), x.get().Status)
+		}
+	})
+}
+
+type secretive struct {
+	*recording
+	got string
+}
+
+func (s *secretive) ControllerPublishVolume(ctx context.Context, r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	s.got = r.Secrets["key"]
+	return s.recording.ControllerPublishVolume(ctx, r)
+}
+
+func TestPublishIsSentTheSecretThatItsRecordNames(t *testing.T) {
+	inExecution(t, nil, func(x *executing) {
+		s := &secretive{recording: x.recording}
+		x.connectTo(s)
+		for _, name := range []string{"first", "second"} {
+			if _, err := x.kube.CoreV1().Secrets("ns").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"}, Data: map[string][]byte{"key": []byte(name)}}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put := func(secret string) {
+			v := *x.Overlay.Volume(*x.get().Spec.Source.PersistentVolumeName)
+			v.SecretRef = &corev1.SecretReference{Namespace: "ns", Name: secret}
+			v.Finalizers = []string{x.finalizer}
+			if err := x.Cluster.Put(&v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put("first")
+		x.api.Intercept(func(r fakekube.Request) int {
+			if r.Verb == "patch" && r.Resource == "volumeattachments" {
+				put("second")
+			}
+			return 0
+		})
+		err := x.look()
+		p := x.Table.Believed(x.Table.Open(x.get()))
+		if s.got == "" || p.SecretRef == nil || s.got != p.SecretRef.Name {
+			t.Errorf("%v: sent %q, recorded %+v", err, s.got, p.SecretRef)
+		}
+	})
+}

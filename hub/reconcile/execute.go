@@ -1,0 +1,311 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// execution is one run on a claim. Before each effect it looks at the objects again: volume.Table returns the next effect, and
+// takes its outcome. The execution decides nothing itself.
+type execution struct {
+	leader  *Worker
+	item    *queue.Item
+	caller  *callerOf // for the item
+	op      attach.Operation
+	claim   *volume.Claim
+	object  *storagev1.VolumeAttachment // as it was looked at last
+	run     volume.Run
+	done    []volume.Effect
+	secrets map[string]string
+
+	// What the API server has returned to this run (nil: there is none): the caches may be behind it.
+	volume               *attach.Volume
+	node                 *storagev1.CSINode
+	volumeRead, nodeRead bool
+}
+
+// errUndone means that another client undoes what a run writes.
+var errUndone = errors.New("another client undoes what the hub writes into the VolumeAttachment: its finalizer, its annotations or its status")
+
+// execute carries out what a VolumeAttachment requires, effect by effect. It stops at the first error, and at an effect that it
+// has made before. After errBlocked the worker must not use the item any more.
+func (x *execution) execute(ctx context.Context) error {
+	table := x.leader.Table
+	var reserved attach.Target
+	asked := false // right before the publish: a detach elsewhere may have become due during the writes
+	for {
+		if err := x.look(ctx); err != nil {
+			return err
+		}
+		effect := table.NextEffect(x.claim, x.run)
+		switch {
+		case effect.Kind == volume.Finished:
+			return nil
+		case effect.Kind != volume.ReadSecret && slices.Contains(x.done, effect):
+			return errUndone
+		}
+		if at := effect.Target; at.VolumeHandle != "" && (at != reserved || effect.Kind == volume.Publish && !asked) {
+			if !x.leader.Queue.MayCall(x.item, x.place(at)) {
+				return errBlocked
+			}
+			reserved, asked = at, effect.Kind == volume.Publish
+		}
+		table.Start(x.claim, x.run, effect)
+		outcome, err := x.do(ctx, effect)
+		table.Apply(x.claim, &x.run, effect, outcome)
+		if err != nil && table.NextEffect(x.claim, x.run).Kind != volume.Disown {
+			return err
+		}
+		x.done = append(x.done, effect)
+	}
+}
+
+// look makes the plan for the objects as they are now. It ends the run with errBlocked if its direction has changed: by the
+// lane the Queue knows what goes before what.
+func (x *execution) look(ctx context.Context) error {
+	l := x.leader
+	if x.run.Released() {
+		return nil
+	}
+	if len(x.done) > 0 {
+		now := l.Overlay.Attachment(x.object.Name)
+		if now == nil || now.UID != x.object.UID {
+			x.op, x.run.Plan = attach.Idle, attach.Plan{} // nothing has succeeded
+			return nil
+		}
+		x.object, x.claim = now, l.Table.Open(now)
+	}
+	decider := l.Decider()
+	op, lane := l.Table.Required(decider, x.object)
+	if op == attach.Idle {
+		x.run.Plan = attach.Plan{}
+		if n := len(x.done); n > 0 && !finishes(x.done[n-1].Kind) { // another client has ended it
+			x.op = attach.Idle
+		}
+		return nil
+	}
+	if (lane == queue.DetachLane) != (x.item.Lane == queue.DetachLane) {
+		l.Queue.End(x.item, queue.Again(lane))
+		return errBlocked
+	}
+	if op == attach.Attaching {
+		if err := l.checkCapability(decider); err != nil {
+			return err
+		}
+	}
+	inputs, err := x.inputs(ctx)
+	if err != nil {
+		return err
+	}
+	if len(x.done) == 0 { // later the note is that of this run, which may not have called yet
+		x.restore(decider, inputs)
+	}
+	if x.run.Plan, err = decider.Decide(inputs); err != nil {
+		l.Table.SetLost(x.object, false) // it cannot be repaired now; the next listing finds it again
+		return err
+	}
+	if len(x.done) == 0 && x.run.Plan.Publish != nil && x.run.Plan.Nodes != attach.MultiNode {
+		l.readOthers(ctx, x.object)
+	}
+	return nil
+}
+
+// finishes reports whether an effect may be the last one of a run: AddFinalizers restores what another client has removed.
+func finishes(k volume.EffectKind) bool {
+	return k == volume.MarkAttached || k == volume.MarkDetached || k == volume.AddFinalizers
+}
+
+// restore takes what the objects record as the belief, if this process knows nothing.
+func (x *execution) restore(decider attach.Driver, inputs attach.Inputs) {
+	if table := x.leader.Table; table.Believed(x.claim).Belief == volume.Unknown {
+		if record, ok := decider.Recorded(inputs); ok {
+			table.Restore(x.claim, record)
+		}
+	}
+}
+
+// inputs returns what the plan is made from. What the caches may lack is read once in a run; a PersistentVolume once more after its
+// finalizer was written, and the CSINode once more after the publish.
+func (x *execution) inputs(ctx context.Context) (attach.Inputs, error) {
+	l, va := x.leader, x.object
+	inputs := attach.Inputs{VolumeAttachment: va, Lost: l.Table.IsLost(va), Unpublished: l.Table.IsUnpublished(va)}
+	if believed := l.Table.Believed(x.claim); believed.Belief == volume.Published {
+		inputs.Published = &believed.Record
+	}
+	var err error
+	name := attach.VolumeName(va)
+	inputs.PersistentVolume = l.Overlay.Volume(name)
+	if name != "" && inputs.PersistentVolume == nil && (inputs.Published == nil || x.op == attach.Detaching) {
+		if !x.volumeRead {
+			if x.volume, err = l.Cluster.ReadVolume(ctx, name); err != nil {
+				return inputs, err
+			}
+			x.volumeRead = true
+		}
+		inputs.PersistentVolume = x.volume
+		if x.volume == nil && x.op == attach.Detaching {
+			inputs.PersistentVolume = l.Cluster.DeletedVolume(name)
+		}
+	}
+	if !x.nodeRead {
+		if x.node, x.nodeRead, err = l.Cluster.FindCSINode(ctx, va); err != nil {
+			return inputs, err
+		}
+	}
+	inputs.CSINode = x.node
+	return inputs, nil
+}
+
+// place returns the place of a call at a target.
+func (x *execution) place(t attach.Target) queue.Place {
+	p := queue.Place{Target: t, Node: x.object.Spec.NodeName}
+	if t == x.run.Plan.Target {
+		p.Shared = x.run.Plan.Nodes == attach.MultiNode
+	} else {
+		p.Shared = x.leader.isSurelyShared(x.claim.Identity, x.leader.Table.Believed(x.claim).Record)
+	}
+	return p
+}
+
+// do carries out one effect, and returns its outcome.
+func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcome, error) {
+	l := x.leader
+	a := l.attacher()
+	a.Controller = x.caller
+	var o volume.Outcome
+	var err error
+	switch effect.Kind {
+	case volume.FindOwners:
+		o.Owner, err = l.ownersElsewhere(ctx, x.claim.Identity, x.op, effect.Target)
+	case volume.ReadSecret:
+		x.secrets, err = a.Secrets(ctx, x.run.Plan.SecretRef)
+	case volume.AddFinalizers:
+		err = a.AddFinalizers(ctx, x.run.Plan)
+		x.volumeRead = false // it has the finalizer now
+	case volume.Publish:
+		if x.run.Plan.SecretRef == nil {
+			x.secrets = nil
+		}
+		o.Context, err = a.Publish(ctx, x.run.Plan, x.secrets)
+		x.nodeRead = false // the driver may have registered another node ID during the call
+		o.Secrets = x.secrets
+		if isNodeFull(err) {
+			o.Result = volume.NoPlace
+			return o, err
+		}
+	case volume.MarkAttached:
+		err = a.MarkAttached(ctx, x.run.Plan, l.Table.Believed(x.claim).Context)
+	case volume.Unpublish:
+		now := x.run.Plan.SecretRef
+		if effect.Target.VolumeHandle != x.run.Plan.Target.VolumeHandle {
+			now = nil // the PersistentVolume was recreated: its Secret is that of another volume
+		}
+		if x.op == attach.Detaching && x.object.DeletionTimestamp == nil {
+			err = l.checkUnused(ctx, x.object, effect.Target)
+		}
+		if err == nil {
+			err = x.caller.unpublish(ctx, l.Table.Believed(x.claim), effect.Target, now)
+		}
+	case volume.Disown:
+		l.log.line(klog.FromContext(ctx), true, "The volume stays attached at its previous target, detaching it later",
+			"previousVolumeHandle", effect.Target.VolumeHandle, "previousNodeID", effect.Target.NodeID)
+	case volume.Release:
+		var alive *storagev1.VolumeAttachment
+		if alive, err = a.Release(ctx, x.run.Plan); err == nil && alive == nil {
+			l.Overlay.MarkDeleted(x.object) // a watch that has ended may report it a minute late
+		}
+		o.Alive, x.object = alive != nil, cmp.Or(alive, x.object)
+	case volume.MarkDetached:
+		if x.run.Plan.StatusFirst && x.run.Plan.Release != nil {
+			err = l.checkUnused(ctx, x.object, effect.Target)
+		}
+		if err == nil {
+			err = a.MarkDetached(ctx, x.object)
+		}
+	case volume.LookAgain:
+		err = errOwnerUnclear
+	}
+	o.Result = l.resultOf(err, x.item)
+	return o, err
+}
+
+// resultOf returns the Result of an effect that ended with an error.
+func (l *Worker) resultOf(err error, e *queue.Item) volume.Result {
+	call := (*attach.CallError)(nil)
+	switch {
+	case err == nil:
+		return volume.Succeeded
+	case attach.Rejected(err):
+		return volume.Rejected
+	case isFenced(err), IsDisconnected(err) && e.Retries.Disconnects < queue.DisconnectsAllowed, !errors.As(err, &call):
+		return volume.NotDone
+	}
+	return volume.Failed
+}
+
+// unpublish calls ControllerUnpublishVolume at a target. now is the Secret that the PersistentVolume names now,
+// nil for none.
+func (c *callerOf) unpublish(ctx context.Context, p volume.Publication, target attach.Target, now *corev1.SecretReference) error {
+	a := c.attacher()
+	a.Controller = c
+	secrets, err := a.UnpublishSecrets(ctx, target, p.Record, now, p.Secrets)
+	if err != nil {
+		return err
+	}
+	return a.Unpublish(ctx, target, secrets)
+}
+
+// errOwnerUnclear means that a volume is not detached because another VolumeAttachment may own it at that
+// target.
+var errOwnerUnclear = errors.New("another VolumeAttachment may have the volume at this node ID: this is looked at again")
+
+// attacher returns the Attacher for the worker of an item, without its Controller. The objects that its writes return count as seen by
+// that worker.
+func (l *Worker) attacher() attach.Attacher {
+	a := l.Writer()
+	a.Written = workerWrites{l.Overlay, l.Table}
+	return a
+}
+
+// Writer returns the Attacher for all others, without a Controller. The objects that its writes return do not count as seen by a
+// worker: they may show a deletion, say.
+func (l *Worker) Writer() attach.Attacher {
+	return attach.Attacher{
+		Writer: attach.Writer{
+			Kube:    l.Kube,
+			Limit:   l.budget.Wait,
+			Fence:   l.mayCall,
+			Written: l.Overlay,
+			// If the process is stopped during a write, the write is over before another process may take
+			// the lease. 0: no lease.
+			Timeout: l.WriteLimit,
+		},
+		CallTimeout:     l.Settings().Timeout,
+		MayName:         l.MayName,
+		Redactor:        l.Redactor,
+		FinalizerWrites: l.finalizerWrites,
+	}
+}
+
+// workerWrites takes the states of its own VolumeAttachment that a worker has written or read.
+type workerWrites struct {
+	*cache.Overlay
+	table *volume.Table
+}
+
+// VolumeAttachmentWritten implements attach.Written.
+func (w workerWrites) VolumeAttachmentWritten(va *storagev1.VolumeAttachment) {
+	w.Overlay.VolumeAttachmentWritten(va)
+	w.table.Saw(va)
+}

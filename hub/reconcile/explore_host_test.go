@@ -1,0 +1,352 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const (
+	exploredLease = 15 * time.Second
+	exploredRetry = 2 * time.Second
+)
+
+// exploredHost is one replica of the hub that lives: the real code, with caches that the world fills, and requests that the
+// world answers. It lives in a synctest bubble for the time of one step, and only one of its workers runs at a time: the
+// worker whose request has been answered, or whose run begins.
+type exploredHost struct {
+	cluster   *cache.Cluster
+	routes    *Router
+	memory    Memory
+	session   Session // nil: there was none
+	box       *outbox
+	informers [resources]*exploredInformer
+	leader    *Worker // nil: it does not lead
+	workers   sync.WaitGroup
+	term      int  // resourceVersion of the lease
+	expired   bool // the lease was not renewed for its duration
+	cut       context.CancelFunc
+	calls     context.Context
+	runs      map[string]*exploredKey // what each run that has not ended has seen
+	seen      map[string]types.UID    // of VolumeAttachments, by name
+	order     int                     // counts what due and failed note
+	due       map[string]int          // when each entry that is not delayed became due, by the name of its run
+	failed    map[string]int          // when the last run of each entry that has failed ended
+	fault     error
+}
+
+// exploredInformer is a cache that the world fills.
+type exploredInformer struct {
+	toolscache.SharedIndexInformer
+	indexer toolscache.Indexer
+	version string
+}
+
+func newExploredInformer() *exploredInformer {
+	return &exploredInformer{indexer: sortedIndexer{toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{})}}
+}
+
+// sortedIndexer returns objects by name, so that a replica does the same each time.
+type sortedIndexer struct{ toolscache.Indexer }
+
+func byName(objects []any) []any {
+	slices.SortFunc(objects, func(a, b any) int {
+		x, _ := toolscache.MetaNamespaceKeyFunc(a)
+		y, _ := toolscache.MetaNamespaceKeyFunc(b)
+		return cmp.Compare(x, y)
+	})
+	return objects
+}
+
+func (s sortedIndexer) List() []any { return byName(s.Indexer.List()) }
+
+func (s sortedIndexer) ListKeys() []string { return slices.Sorted(slices.Values(s.Indexer.ListKeys())) }
+
+func (s sortedIndexer) ByIndex(index, value string) ([]any, error) {
+	objects, err := s.Indexer.ByIndex(index, value)
+	return byName(objects), err
+}
+
+func (i *exploredInformer) GetStore() toolscache.Store     { return i.indexer }
+func (i *exploredInformer) GetIndexer() toolscache.Indexer { return i.indexer }
+func (i *exploredInformer) AddIndexers(more toolscache.Indexers) error {
+	return i.indexer.AddIndexers(more)
+}
+func (i *exploredInformer) LastSyncResourceVersion() string { return i.version }
+
+// exploredMetrics are those of all replicas: nobody reads them.
+var exploredMetrics = status.NewMetrics()
+
+func newExploredHost() *exploredHost {
+	h := &exploredHost{runs: map[string]*exploredKey{}, seen: map[string]types.UID{}, due: map[string]int{}, failed: map[string]int{}}
+	h.box = &outbox{waiting: map[string]*asked{}, sent: h.checkSent, seen: h.seen}
+	for r := range h.informers {
+		h.informers[r] = newExploredInformer()
+	}
+	cluster, err := cache.Over(h.box, cache.Informers{Attachments: h.informers[attachments], Volumes: h.informers[volumes],
+		Nodes: h.informers[nodes], Drivers: h.informers[drivers]})
+	if err != nil {
+		panic(err)
+	}
+	h.cluster = cluster
+	h.memory = NewMemory(logr.Discard(), exploredDriver, cluster)
+	h.routes = NewRouter(cluster, func(va *storagev1.VolumeAttachment) {
+		if va.Spec.Attacher == exploredDriver {
+			h.memory.ObserveDeletion(attach.Driver{Name: exploredDriver, Capabilities: capabilitiesOf(h.session)}, cluster.Inputs(va))
+		}
+	})
+	return h
+}
+
+// lead begins a term, as manager.lead and leader.run do.
+func (h *exploredHost) lead(in input) {
+	term, limit := lease.Always(), time.Duration(0)
+	if in.version > 0 {
+		limit = exploredLease / 3
+		term = lease.NewTerm(exploredLease, exploredRetry, itoa(in.version), in.continues)
+	}
+	if !term.Continues() {
+		h.memory.Table.Forget(time.Now())
+	}
+	h.term, h.expired = in.version, false
+	h.session = exploredSession{box: h.box}
+	h.calls, h.cut = context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+	h.leader = New(h.options(limit), term)
+	h.routes.Open(exploredDriver, h.leader)
+	h.leader.Backfill()
+	h.memory.Queue.Open()
+}
+
+// options returns what a Worker needs of the replica.
+func (h *exploredHost) options(writeLimit time.Duration) Options {
+	settings := registry.DefaultSettings()
+	return Options{
+		Memory: h.memory, Driver: exploredDriver, Cluster: h.cluster, Kube: h.box, Logger: logr.Discard(), WriteLimit: writeLimit,
+		Metrics: exploredMetrics.Driver(exploredDriver), Redactor: &attach.Redactor{Publications: h.memory.Table.Secrets},
+		Settings: func() registry.Settings { return settings },
+		Decider: func() attach.Driver {
+			return attach.Driver{Name: exploredDriver, DefaultFSType: settings.DefaultFSType, NoAttach: !h.cluster.AttachRequired(exploredDriver), Capabilities: capabilitiesOf(h.session)}
+		},
+		Session:  func() Session { return h.session },
+		IsUp:     func() bool { return true },
+		MayName:  func(corev1.SecretReference) error { return nil },
+		Failed:   func(error, status.Failure, time.Duration) {},
+		Conflict: func(status.ForeignWriter) {},
+		WhyStuck: func(_ *storagev1.VolumeAttachment, _ attach.Operation, _ int, last error) error { return last },
+	}
+}
+
+// startDue starts all entries that may start, one after the other.
+func (h *exploredHost) startDue() {
+	for h.leader != nil {
+		h.noteOrder()
+		e := h.leader.Queue.Take(time.Now())
+		if e == nil {
+			return
+		}
+		name, l := nameOfRun(e.Key), h.leader
+		history := &exploredKey{}
+		h.runs[name] = history
+		h.observe(history)
+		panics.Go(&h.workers, h.fail, func() {
+			l.Work(context.WithValue(h.calls, runKey{}, name), e)
+			if h.runs[name] == history {
+				delete(h.runs, name)
+			}
+			h.noteEnd(e.Key)
+		})
+		synctest.Wait()
+	}
+}
+
+func (h *exploredHost) fail(err error) { h.fault = err }
+
+// noteOrder notes which entries have become due.
+func (h *exploredHost) noteOrder() {
+	h.order++
+	for key, e := range h.entries() {
+		if _, noted := h.due[nameOfRun(key)]; !noted && e.State != queue.Delayed {
+			h.due[nameOfRun(key)] = h.order
+		}
+	}
+}
+
+// noteEnd notes the end of a run.
+func (h *exploredHost) noteEnd(key queue.Key) {
+	h.order++
+	name := nameOfRun(key)
+	e, ok := h.memory.Queue.Look(key)
+	if !ok || e.State == queue.Delayed {
+		delete(h.due, name)
+	}
+	if e.Tries > 0 {
+		h.failed[name] = h.order
+	}
+}
+
+// loseLease ends a term whose lease was lost, as leader.run does: all calls and requests are cancelled at once.
+func (h *exploredHost) loseLease() {
+	l := h.leader
+	h.leader = nil
+	h.cut()
+	h.routes.Close(l.Driver, l)
+	for waiting := h.box.requests(); len(waiting) > 0; waiting = h.box.requests() {
+		for _, q := range waiting {
+			h.box.take(q.String()).answered <- answer{err: context.Canceled}
+			synctest.Wait()
+		}
+	}
+	h.workers.Wait()
+	clear(h.runs)
+	l.Table.Close()
+	l.DetachUnowned(h.calls)
+}
+
+// change takes an event of a watch, as an informer does.
+func (h *exploredHost) change(e watchEvent) {
+	h.see(e.object)
+	h.informers[e.resource].version = e.object.GetResourceVersion()
+	handlers := h.handlersOf(e.resource)
+	object := cached(e.object)
+	before, known, _ := h.informers[e.resource].indexer.Get(object)
+	switch {
+	case e.gone:
+		_ = h.informers[e.resource].indexer.Delete(object)
+		handlers.OnDelete(object)
+	case known:
+		_ = h.informers[e.resource].indexer.Update(object)
+		handlers.OnUpdate(before, object)
+	default:
+		_ = h.informers[e.resource].indexer.Add(object)
+		handlers.OnAdd(object, false)
+	}
+}
+
+// relist takes the list of a resource after a watch has ended, as an informer does. The watch has missed what was between.
+func (h *exploredHost) relist(r resource, objects []apiObject, version int) {
+	there := map[string]bool{}
+	for _, o := range objects {
+		there[o.GetName()] = true
+		if before, known, _ := h.informers[r].indexer.Get(cached(o)); !known || versionOf(before) != o.GetResourceVersion() {
+			h.change(watchEvent{resource: r, object: o})
+		}
+	}
+	for _, name := range h.informers[r].indexer.ListKeys() {
+		if last, _, _ := h.informers[r].indexer.GetByKey(name); !there[name] {
+			_ = h.informers[r].indexer.Delete(last)
+			h.handlersOf(r).OnDelete(toolscache.DeletedFinalStateUnknown{Key: name, Obj: last})
+		}
+	}
+	h.informers[r].version = itoa(version)
+}
+
+func (h *exploredHost) handlersOf(r resource) toolscache.ResourceEventHandlerFuncs {
+	all := h.routes.Handlers()
+	return [resources]toolscache.ResourceEventHandlerFuncs{all.Attachments, all.Volumes, all.Nodes, all.Drivers}[r]
+}
+
+// cached returns an object as its cache keeps it. The object stays as it is.
+func cached(o apiObject) any {
+	pv, ok := o.(*corev1.PersistentVolume)
+	if !ok {
+		return o.DeepCopyObject()
+	}
+	return attach.VolumeOf(pv.DeepCopy())
+}
+
+func versionOf(o any) string {
+	switch o := o.(type) {
+	case *storagev1.VolumeAttachment:
+		return o.ResourceVersion
+	case *attach.Volume:
+		return o.ResourceVersion
+	}
+	return o.(apiObject).GetResourceVersion()
+}
+
+// retry ends the delay of an entry.
+func (h *exploredHost) retry(name string) {
+	for key := range h.entries() {
+		if nameOfRun(key) == name {
+			h.memory.Queue.RetryNow(key)
+		}
+	}
+}
+
+// entries returns the entries of the term.
+func (h *exploredHost) entries() map[queue.Key]queue.Progress {
+	t, all := h.memory.Queue, map[queue.Key]queue.Progress{}
+	if h.leader == nil {
+		return all
+	}
+	look := func(key queue.Key) {
+		if v, ok := t.Look(key); ok {
+			all[key] = v
+		}
+	}
+	requested, _ := t.Requested()
+	for _, name := range requested {
+		look(queue.ClaimKey(name))
+	}
+	for _, u := range h.memory.Table.UnownedAll() {
+		look(u.Key())
+	}
+	for _, v := range h.cluster.AllVolumes() {
+		look(queue.FinalizerKey(v.Name))
+	}
+	return all
+}
+
+// checkSent is a rule of the world that needs what the replica knows: a publish of a single-node volume does not start while
+// an unpublish elsewhere is due or in flight. An unpublish that backs off holds nobody up (core.md, Calls), nor does one of
+// which a try has failed since the publish became due (core.md, F3), nor a VolumeAttachment whose unpublish has succeeded and
+// whose finalizer is being removed.
+func (h *exploredHost) checkSent(q request) {
+	if q.verb != verbPublish {
+		return
+	}
+	var due []safety.Place
+	for _, va := range h.cluster.AttachmentsOfDriver(exploredDriver) {
+		va = h.overlay().Newest(va)
+		noted := attach.NotedTarget(va)
+		e, ok := h.memory.Queue.Look(queue.ClaimKey(va.Name))
+		waits := ok && e.Lane == queue.DetachLane && (e.State != queue.Delayed || e.Tries == 0)
+		if e.State != queue.Running && h.failed[nameOfRun(queue.ClaimKey(va.Name))] > h.due[q.run] {
+			continue // it has had its try
+		}
+		if waits && va.Name != q.run && !h.memory.Table.WasReleased(va.UID) && va.DeletionTimestamp != nil {
+			due = append(due, placeOf(noted))
+		}
+	}
+	if err := safety.Due(safety.Call{Method: safety.Publish, Place: placeOf(q.target), Shared: safety.Surely(q.shared)}, due); err != nil {
+		h.fail(err)
+	}
+}
+
+// see notes the newest VolumeAttachment that the replica has seen under a name.
+func (h *exploredHost) see(o apiObject) {
+	if va, ok := o.(*storagev1.VolumeAttachment); ok && va != nil {
+		h.seen[va.Name] = max(h.seen[va.Name], va.UID)
+	}
+}
+
+func (h *exploredHost) overlay() *cache.Overlay { return h.memory.Overlay }

@@ -1,0 +1,51 @@
+package reconcile
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// The VolumeAttachment is gone, and a worker may still detach its volume: handle and Secret are in the PersistentVolume.
+func TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone(t *testing.T) {
+	inExecution(t, nil, func(x *executing) {
+		volumes := x.kube.CoreV1().PersistentVolumes()
+		pv := guardedVolume(func(pv *corev1.PersistentVolume) {
+			pv.Name, pv.ResourceVersion, pv.Finalizers = "other", "", []string{x.finalizer}
+		})
+		if _, err := volumes.Create(x.t.Context(), pv, metav1.CreateOptions{}); err != nil {
+			x.t.Fatal(err)
+		}
+		if err := volumes.Delete(x.t.Context(), pv.Name, metav1.DeleteOptions{}); err != nil {
+			x.t.Fatal(err)
+		}
+		pv, err := volumes.Get(x.t.Context(), pv.Name, metav1.GetOptions{})
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		if err := x.Cluster.Put(stored(pv)); err != nil {
+			x.t.Fatal(err)
+		}
+		gone := routedAttachment(func(va *storagev1.VolumeAttachment) {
+			va.Name, va.UID, va.Spec.Source.PersistentVolumeName = "gone", "uid-gone", &pv.Name
+		})
+		x.Table.Open(gone)
+		x.Queue.Add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
+		x.workOnFinalizer(x.t.Context(), x.start(x.t))
+		if _, err := volumes.Get(x.t.Context(), pv.Name, metav1.GetOptions{}); err != nil {
+			x.t.Fatalf("the PersistentVolume is gone while its volume may be being detached: %v", err)
+		}
+		x.Table.ReadGone(volume.IdentityOf(gone), false)
+		time.Sleep(x.Settings().Retry.Max)
+		x.workOnFinalizer(x.t.Context(), x.start(x.t))
+		if _, err := volumes.Get(x.t.Context(), pv.Name, metav1.GetOptions{}); err == nil {
+			x.t.Error("the PersistentVolume is there when the claim has ended")
+		}
+	})
+}

@@ -1,0 +1,135 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// readFor bounds the tries to read a VolumeAttachment from an API server that cannot answer.
+const readFor = 2 * time.Second
+
+// owners returns whether a VolumeAttachment other than the former owner owns a volume at a target. It also reads
+// a new VolumeAttachment with the name of the former owner: kube-controller-manager makes names of volume,
+// driver and node, so they are used again. It blocks until the API server has answered.
+func (l *Worker) owners(ctx context.Context, formerOwner volume.Identity, target attach.Target) (volume.Ownership, error) {
+	some := slices.Concat(l.Cluster.AttachmentsOnNode(formerOwner.Node), l.Cluster.AttachmentsOfHandle(l.Driver, target.VolumeHandle))
+	names := l.candidates(formerOwner, target, some)
+	if formerOwner.Name != "" { // else only the driver has reported the publication
+		names = slices.Insert(names, 0, formerOwner.Name)
+	}
+	return l.readOwners(ctx, formerOwner, target, names)
+}
+
+// ownersElsewhere returns whether a VolumeAttachment other than the claim's owns a volume at a target of the
+// claim, present or previous. If the claim is being detached, it reads only VolumeAttachments that surely are
+// about the volume: the claim's object still exists, so no other object has its name.
+func (l *Worker) ownersElsewhere(ctx context.Context, claim volume.Identity, op attach.Operation, target attach.Target) (volume.Ownership, error) {
+	if op == attach.Attaching {
+		return l.owners(ctx, claim, target)
+	}
+	return l.readOwners(ctx, claim, target, l.surelyOf(target, l.candidates(claim, target, nil)))
+}
+
+// readOwners returns whether one of some VolumeAttachments, other than the former owner, owns a volume at a
+// target. It reads each from the API server: the cache may not show its creation or deletion yet. An error comes
+// with Unclear. It blocks until the API server has answered.
+func (l *Worker) readOwners(ctx context.Context, formerOwner volume.Identity, target attach.Target, names []string) (volume.Ownership, error) {
+	found, failed := volume.NoOwner, error(nil)
+	for _, name := range names {
+		va, err := l.read(ctx, name)
+		if err != nil {
+			found, failed = max(found, volume.Unclear), fmt.Errorf("read volumeattachment %q: %w", name, err)
+			continue
+		}
+		if va != nil && va.UID == formerOwner.UID && va.DeletionTimestamp == nil && va.Status.Attached && attach.NotedTarget(va) == target {
+			// The former owner is attached there again, unless it is about to be attached elsewhere.
+			if attach.HasFinalizer(va.Finalizers, l.finalizer) && !l.Table.HasDisowned(formerOwner, target) {
+				l.Overlay.VolumeAttachmentWritten(va)
+				return volume.Owned, nil
+			}
+			found = max(found, volume.Unclear)
+		}
+		if va == nil || va.UID == formerOwner.UID || va.Spec.Attacher != l.Driver {
+			continue
+		}
+		if found = max(found, l.ownership(va, target)); found == volume.Owned {
+			return found, nil
+		}
+	}
+	return found, failed
+}
+
+// ownership returns whether one VolumeAttachment owns the volume at a target.
+func (l *Worker) ownership(va *storagev1.VolumeAttachment, target attach.Target) volume.Ownership {
+	may, surely := l.Decider().ClaimsTarget(l.Overlay.Inputs(va), target)
+	guarded := attach.HasFinalizer(va.Finalizers, l.finalizer)
+	switch {
+	case !may || va.DeletionTimestamp != nil:
+		return volume.NoOwner
+	case surely && guarded:
+		return volume.Owned
+	case guarded || va.Status.Attached:
+		return volume.Unclear
+	}
+	return volume.Wanted
+}
+
+// read returns a VolumeAttachment as the API server has it now, nil if there is none. While the API server
+// cannot answer, it tries again for readFor.
+func (l *Worker) read(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
+	ctx, cancel := context.WithTimeout(ctx, readFor)
+	defer cancel()
+	for {
+		va, err := l.Cluster.ReadAttachment(ctx, name)
+		if err == nil || ctx.Err() != nil || !attach.NotReady(err) {
+			return va, err
+		}
+		sleep(ctx, fencePause)
+	}
+}
+
+// candidates returns the names of other VolumeAttachments that may own a volume at a target. It looks at some,
+// at those whose note has the node ID (another node may have it by now), and at those that name the same
+// PersistentVolume.
+func (l *Worker) candidates(formerOwner volume.Identity, target attach.Target, some []*storagev1.VolumeAttachment) []string {
+	decider := l.Decider()
+	var names []string
+	for _, va := range slices.Concat(some, l.Cluster.AttachmentsAtNodeID(target.NodeID), l.Cluster.AttachmentsOfVolume(formerOwner.PersistentVolume)) {
+		if va.Name == formerOwner.Name || va.Spec.Attacher != l.Driver || va.DeletionTimestamp != nil || slices.Contains(names, va.Name) {
+			continue
+		}
+		if noted := attach.NotedTarget(va).VolumeHandle; noted != "" && noted != target.VolumeHandle {
+			continue
+		}
+		va = l.Overlay.Newest(va)
+		inputs := l.Overlay.Inputs(va)
+		if inputs.PersistentVolume == nil && !l.isTouched(va) && attach.VolumeName(va) != formerOwner.PersistentVolume {
+			continue // it waits for another PersistentVolume, and has no volume attached yet
+		}
+		if may, _ := decider.ClaimsTarget(inputs, target); may && va.DeletionTimestamp == nil {
+			names = append(names, va.Name)
+		}
+	}
+	return names
+}
+
+// surelyOf returns the VolumeAttachments that surely are about the volume of a target. Otherwise a single
+// VolumeAttachment of an unknown volume would keep all volumes from being detached.
+func (l *Worker) surelyOf(target attach.Target, names []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		va := l.Overlay.Attachment(name)
+		return va == nil || attach.HandleOf(l.Overlay.Inputs(va)) != target.VolumeHandle
+	})
+}
+
+// isTouched reports whether an attacher may have called the driver for a VolumeAttachment.
+func (l *Worker) isTouched(va *storagev1.VolumeAttachment) bool {
+	return va.Status.Attached || attach.HasFinalizer(va.Finalizers, l.finalizer) || va.Spec.Source.InlineVolumeSpec != nil
+}

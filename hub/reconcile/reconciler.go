@@ -1,0 +1,130 @@
+package reconcile
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	eventrecord "k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/drift"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// Memory is what this process remembers of a driver's volumes: its publications, and its writes that the
+// caches do not show yet. It outlives the terms and the connections of the driver. Otherwise a new term would call the
+// driver once more for the operations that the last term has just done.
+type Memory struct {
+	Table   *volume.Table
+	Queue   *queue.Queue
+	Overlay *cache.Overlay
+}
+
+// NewMemory returns the Memory of a driver of which nothing is known.
+func NewMemory(logger klog.Logger, driver string, cluster *cache.Cluster) Memory {
+	table := volume.NewTable(attach.Finalizer(driver))
+	return Memory{Table: table, Queue: table.Queue, Overlay: cache.NewOverlay(logger, cluster)}
+}
+
+// Session is a connection to a driver.
+type Session interface {
+	attach.Controller
+	// CallBegins and CallEnds note a call for an item. has reports whether an item is in the queue.
+	CallBegins(has func(queue.Key) bool)
+	CallEnds(key queue.Key, answered bool)
+	// HasEnded reports whether the session takes no further call. Calls in flight may end.
+	HasEnded() bool
+	ListVolumes(ctx context.Context, pageSize int) (listed csiclient.Published, took time.Duration, err error)
+	Info() csiclient.Info
+	// Since returns when the use of the session began.
+	Since() time.Time
+	// Done is closed when the connection has ended.
+	Done() <-chan struct{}
+}
+
+// Options of a Worker. The functions must not block, and may be called by several goroutines at once.
+type Options struct {
+	Memory
+	Driver     string
+	Cluster    *cache.Cluster
+	Kube       attach.Kube
+	Events     eventrecord.EventRecorder // nil: there are none
+	Metrics    *status.DriverMetrics
+	Logger     klog.Logger   // names the driver
+	WriteLimit time.Duration // how long a write may take; 0: no limit
+	Redactor   *attach.Redactor
+	Settings   func() registry.Settings                              // the present ones
+	Decider    func() attach.Driver                                  // the present one
+	Session    func() Session                                        // the latest one, which may have ended; nil: there was none
+	IsUp       func() bool                                           // the driver can be called
+	MayName    func(corev1.SecretReference) error                    // an error for a Secret that volumes of the driver may not name
+	Failed     func(err error, f status.Failure, took time.Duration) // a try has failed
+	Conflict   func(status.ForeignWriter)                            // another attacher has written
+	WhyStuck   func(*storagev1.VolumeAttachment, attach.Operation, int, error) error
+}
+
+// Worker does the work for one driver during one term of its lease: it attaches and detaches its volumes. It shares nothing with
+// other drivers except the cluster's caches, which it only reads.
+type Worker struct {
+	Options
+	term            *lease.Term
+	began           time.Time // the term, in this process
+	finalizer       string
+	log             operationLog
+	budget          *rate.Limiter // of writes to the Kubernetes API
+	finalizerWrites *attach.FinalizerWrites
+	nodes           drift.Nodes
+	drift           *drift.Watch
+
+	conflictLog loglimit.Problem
+
+	// See checkCapability: how often a VolumeAttachment that records a call was seen, and what that was when none was found.
+	callsSeen, noCallsAt atomic.Int64
+	noAttach             atomic.Bool // attachRequired was false at the last backfill
+
+	cacheIsNew atomic.Bool            // see knowsAll
+	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first asked for in this term
+}
+
+// New begins the work of a term. The Queue stays shut.
+func New(o Options, term *lease.Term) *Worker {
+	l := &Worker{
+		Options:         o,
+		term:            term,
+		began:           time.Now(),
+		finalizer:       o.Table.Finalizer,
+		log:             operationLog{loglimit.New(logBurst, logEvery)},
+		budget:          rate.NewLimiter(rate.Inf, 0),
+		finalizerWrites: &attach.FinalizerWrites{Newest: o.Overlay.Volume},
+	}
+	l.nodes.Read, l.drift = o.Cluster.ReadNode, l.newDrift()
+	o.Queue.Begin()
+	l.SetLimits(o.Settings())
+	return l
+}
+
+// SetLimits copies the settings into the queue and the write budget. Items that wait stay.
+func (l *Worker) SetLimits(s registry.Settings) {
+	l.Queue.SetLimits(queue.Limits{Workers: s.Workers, PerNode: s.MaxPerNode, Parallel: s.ParallelMultiNode,
+		Pause: func(refused int) time.Duration { return backoff(s.Retry, refused, nil, jitter) }})
+	limit, burst := rate.Inf, 0
+	if s.KubeAPI.QPS > 0 {
+		limit, burst = rate.Limit(s.KubeAPI.QPS), s.KubeAPI.BurstOrDefault()
+	}
+	// The burst first: without a limit the budget fills up at once, so that a driver does not begin with an
+	// empty budget.
+	l.budget.SetBurst(burst)
+	l.budget.SetLimit(limit)
+}

@@ -1,0 +1,54 @@
+package reconcile
+
+import (
+	"testing"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// Events are for speed: what they miss must not wait for ever.
+func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
+	d := routed(t)
+	deleted := func(va *storagev1.VolumeAttachment) {
+		va.Name, va.UID, va.DeletionTimestamp = "deleted", "uid-2", &metav1.Time{Time: time.Now()}
+	}
+	if err := d.Cluster.Put(routedAttachment(), routedAttachment(guardedAttachment, deleted)); err != nil {
+		t.Fatal(err)
+	}
+	vanished := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.Name = "vanished" })
+	d.restore(d.Table.Open(vanished), vanished)
+	d.Resync()
+	for name, l := range map[string]queue.Lane{"va": queue.AttachLane, "deleted": queue.DetachLane} {
+		if v, ok := d.Queue.Look(queue.ClaimKey(name)); !ok || v.Lane != l {
+			t.Errorf("%s: there is work: %v, in lane %s, want it in %s", name, ok, v.Lane, l)
+		}
+	}
+	left := attach.Target{VolumeHandle: "handle", NodeID: "id"}
+	if _, ok := d.Table.Unowned(left); !ok {
+		t.Error("what the VolumeAttachment that has vanished left attached is not detached")
+	}
+	d.Queue.Open()
+	for e := d.start(t); e != nil; e = d.start(t) { // a worker forgets to detach it
+		if e.Key.Kind != queue.UnownedKind {
+			d.Queue.End(e, queue.Postpone(e.Lane, time.Hour))
+			continue
+		}
+		d.Queue.End(e, queue.Finished)
+		break
+	}
+	d.Resync()
+	if key := (&volume.Unowned{Publication: volume.Publication{Record: attach.Record{Target: left}}}).Key(); !d.Queue.Has(key) {
+		t.Error("what was left attached has no entry")
+	}
+	before, _ := d.Queue.Look(queue.ClaimKey("va"))
+	d.Resync()
+	if now, _ := d.Queue.Look(queue.ClaimKey("va")); now.Asked != before.Asked {
+		t.Error("what is in the queue was asked for anew")
+	}
+}

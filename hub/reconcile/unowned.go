@@ -1,0 +1,196 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// ownerPause is the pause before the owners of a volume are read again.
+const ownerPause = time.Second
+
+// errCannotDetach means that a volume stays attached because the driver cannot detach it any more.
+var errCannotDetach = errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOLUME and cannot be asked to detach what it attached")
+
+// workOnUnowned detaches a volume from a target where no VolumeAttachment owns it, as far as this process
+// knows: the deletion of its VolumeAttachment raced with the finalizer, a client removed the finalizer
+// (kubernetes/kubernetes issue 124749), or the VolumeAttachment wants another target now. If another
+// VolumeAttachment owns the volume there, that VolumeAttachment keeps it.
+func (l *Worker) workOnUnowned(ctx context.Context, e *queue.Item) {
+	target := e.Key.Target
+	u, ok := l.Table.Unowned(target)
+	if !ok {
+		l.Queue.End(e, queue.Finished)
+		return
+	}
+	logger := l.UnownedLogger(u)
+	ctx = klog.NewContext(ctx, logger)
+	if e.Retries.Since.IsZero() {
+		e.Retries.Since = time.Now()
+		if !u.Listed && !l.Table.HasDisowned(u.FormerOwner, target) {
+			l.log.line(logger, true, "VolumeAttachment is gone while its volume is attached, detaching the volume")
+		}
+	}
+	if !l.mayUnpublish(ctx, e, u) {
+		return
+	}
+	caller := &callerOf{l, e.Key}
+	err := caller.unpublish(ctx, u.Publication, target, nil)
+	switch {
+	case err == nil:
+		l.log.succeeded(logger, attach.Detaching, u.Failures, u.Failures > 0, time.Since(u.Since))
+		l.Table.Detached(target, u.FormerOwner.Node)
+		l.Queue.End(e, queue.Finished)
+	case isFenced(err):
+		l.Queue.End(e, queue.Postpone(e.Lane, fencePause))
+	default:
+		l.countDisconnects(e, err)
+		if waitsForDriver(e, err) {
+			l.Queue.End(e, queue.Again(queue.DetachLane))
+			return
+		}
+		l.retryUnowned(ctx, e, u, err)
+	}
+}
+
+// mayUnpublish reports whether the driver may be called now to detach an unowned publication. If not, the run
+// of the item has ended. It blocks until the API server has returned the possible owners and the node.
+func (l *Worker) mayUnpublish(ctx context.Context, e *queue.Item, u volume.Unowned) bool {
+	target, retryMax := u.Target, l.Settings().Retry.Max
+	switch decider := l.Decider(); {
+	case !decider.Capabilities.PublishUnpublish && decider.NoAttach: // both the driver and its CSIDriver say that it attaches nothing
+		l.Table.Resolve(target)
+		l.Queue.End(e, queue.Finished)
+		return false
+	case !decider.Capabilities.PublishUnpublish:
+		l.unownedFailed(u, errCannotDetach, time.Now())
+		l.Queue.End(e, queue.BackOff(queue.DetachLane, retryMax))
+		return false
+	}
+	if !l.Queue.MayCall(e, queue.Place{Target: target, Node: u.FormerOwner.Node, Shared: l.isSurelyShared(u.FormerOwner, u.Record)}) {
+		return false
+	}
+	if err := l.wasInUse(u); err != nil && !u.Listed {
+		l.retryUnowned(ctx, e, u, err)
+		return false
+	}
+	owner, err := l.owners(ctx, u.FormerOwner, target)
+	if u.Listed && err == nil {
+		kept := "a VolumeAttachment asks for it there by now"
+		if owner == volume.NoOwner {
+			kept = l.drift.WhyKeptNow(ctx, target)
+		}
+		if kept != "" {
+			l.log.line(klog.FromContext(ctx), true, "Not detaching the volume that the driver reports on this node", "reason", kept)
+			l.Table.Resolve(target)
+			l.Queue.End(e, queue.Finished)
+			return false
+		}
+	}
+	switch owner {
+	case volume.Owned:
+		l.Table.ResolveOwned(u)
+		l.Queue.End(e, queue.Finished)
+		return false
+	case volume.Wanted, volume.Unclear:
+		klog.FromContext(ctx).V(2).Info("Not detaching the volume yet: a VolumeAttachment may want it on this node", "err", err)
+		if err == nil {
+			err = errOwnerUnclear
+		}
+		if l.Table.UnownedWaits(target, err, time.Now()) < retryMax {
+			// The VolumeAttachment that wants the volume there may publish it, or be deleted. Until then an
+			// attach elsewhere waits too.
+			l.Queue.End(e, queue.Postpone(e.Lane, ownerPause))
+			return false
+		}
+		l.Queue.End(e, queue.BackOff(queue.DetachLane, retryMax))
+		return false
+	}
+	if !u.Listed { // else WhyKeptNow has asked
+		err = l.checkUnowned(ctx, l.newRound(), u)
+	}
+	if err != nil {
+		l.retryUnowned(ctx, e, u, err)
+	}
+	return err == nil
+}
+
+// retryUnowned ends the run of an item whose detach failed. It ends the publication too if further tries are
+// hopeless.
+func (l *Worker) retryUnowned(ctx context.Context, e *queue.Item, u volume.Unowned, err error) {
+	now, settings := time.Now(), l.Settings()
+	u, ok := l.unownedFailed(u, err, now)
+	if !ok {
+		l.Queue.End(e, queue.Finished)
+		return
+	}
+	l.Queue.Failed(e, attach.Detaching, attach.Message(err), causeOf(err))
+	if u.Hopeless(settings.StuckAfter, l.sinceConnected(), now) {
+		l.log.line(klog.FromContext(ctx), true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
+		l.Warn(l.eventObject(u), detachGivenUp, fmt.Sprintf("gave up detaching volume %q from node ID %q after %d tries: the driver reports that it is not there: %s",
+			u.Target.VolumeHandle, u.Target.NodeID, u.Failures, u.Error))
+		l.Table.Resolve(u.Target)
+		l.Queue.End(e, queue.Finished)
+		return
+	}
+	delay := l.retryIn(e, u.Failures, err)
+	used := errors.As(err, &errInUse{})
+	if used {
+		delay = settings.Retry.Max - time.Duration(jitter()*float64(settings.Retry.Max)/5) // one read of the node then tells of all
+	}
+	l.log.failed(klog.FromContext(ctx), attach.Detaching, u.Failures, delay, err)
+	if used || attach.NotReady(err) { // the driver was not called: an attach elsewhere has to wait for this detach
+		l.Queue.End(e, queue.Postpone(queue.DetachLane, delay))
+		return
+	}
+	l.Queue.End(e, queue.BackOff(queue.DetachLane, delay))
+}
+
+// unownedFailed notes that the detach of an unowned publication has failed. It returns the present state of the
+// publication, and whether the publication still exists.
+func (l *Worker) unownedFailed(u volume.Unowned, err error, now time.Time) (volume.Unowned, bool) {
+	u, ok := l.Table.UnownedFailed(u.Target, err, now)
+	if !ok {
+		return u, false
+	}
+	l.Warn(l.eventObject(u), detachFailed, err.Error())
+	l.Failed(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.FormerOwner.Name, Text: u.Error, Cause: causeOf(err)}, now.Sub(u.Since))
+	return u, true
+}
+
+// eventObject returns the object for Events about an unowned publication: its former VolumeAttachment or, if there is none,
+// its PersistentVolume.
+func (l *Worker) eventObject(u volume.Unowned) runtime.Object {
+	if !u.Listed {
+		return formerObject(u.FormerOwner)
+	}
+	if v := l.Overlay.Volume(u.FormerOwner.PersistentVolume); v != nil {
+		return v.Object()
+	}
+	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: u.FormerOwner.PersistentVolume}}
+}
+
+// isSurelyShared reports whether a volume that was published for a VolumeAttachment is surely a multi-node
+// volume, now and as it was published. Its PersistentVolume may be gone.
+func (l *Worker) isSurelyShared(publishedFor volume.Identity, r attach.Record) bool {
+	return r.SurelyMultiNode(l.Overlay.VolumeOrDeleted(publishedFor.PersistentVolume))
+}
+
+// sinceConnected returns when the latest session began.
+func (l *Worker) sinceConnected() time.Time {
+	if s := l.Session(); s != nil {
+		return s.Since()
+	}
+	return time.Now()
+}

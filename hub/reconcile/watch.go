@@ -1,0 +1,212 @@
+package reconcile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// Backfill adds items for all work that the caches show. The route must be open before, so that no change is
+// missed.
+func (l *Worker) Backfill() {
+	decider := l.Decider()
+	// Unowned publications come first: they go before an attach elsewhere.
+	l.FindMissing()
+	l.confirm()
+	l.callsSeen.Add(1) // any may
+	due := l.DueAttachments(decider)
+	finished := 0
+	for _, va := range due {
+		op, lane := l.Table.Required(decider, va)
+		if op == attach.Detaching && va.DeletionTimestamp == nil {
+			finished++
+		}
+		l.Queue.Renew(queue.ClaimKey(va.Name), lane, l.PlaceOf(va, op))
+	}
+	if l.noAttach.Swap(decider.NoAttach) != decider.NoAttach && finished > 0 {
+		l.reportNoAttach(finished)
+	}
+	for _, pv := range l.Cluster.ReleasableVolumes(l.Driver) {
+		l.Queue.Add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
+	}
+}
+
+// DueAttachments returns the VolumeAttachments with work to do, the longest asked for first: the attaches to a full node go in the
+// order in which they are added.
+func (l *Worker) DueAttachments(decider attach.Driver) []*storagev1.VolumeAttachment {
+	due := slices.DeleteFunc(l.Overlay.AttachmentsOfDriver(l.Driver), func(va *storagev1.VolumeAttachment) bool {
+		op, _ := l.Table.Required(decider, va)
+		return op == attach.Idle && !decider.HasStaleError(va)
+	})
+	slices.SortStableFunc(due, func(a, b *storagev1.VolumeAttachment) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	return due
+}
+
+// reportNoAttach reports that attachRequired became false while volumes are attached: that may be a mistake.
+func (l *Worker) reportNoAttach(volumes int) {
+	text := "attachRequired is now false: detaching 1 volume"
+	if volumes > 1 {
+		text = fmt.Sprintf("attachRequired is now false: detaching %d volumes", volumes)
+	}
+	l.Logger.Info(text)
+	if object := l.Cluster.CSIDriver(l.Driver); object != nil { // it may be gone by now
+		l.Warn(object, noAttach, text)
+	}
+}
+
+// confirm makes this process responsible for all unowned publications. It ends a publication first if another
+// process has attached the single-node volume elsewhere since.
+func (l *Worker) confirm() {
+	for _, u := range l.Table.UnownedAll() {
+		since := cmp.Or(u.Unconfirmed, u.Gap)
+		if since.IsZero() || u.Nodes != attach.SingleNode {
+			continue
+		}
+		for _, va := range l.Cluster.AttachmentsOfHandle(l.Driver, u.Target.VolumeHandle) {
+			noted := attach.NotedTarget(va).NodeID // "": it is not sure that it is attached, nor where
+			if va.Status.Attached && va.CreationTimestamp.After(since) && noted != "" && noted != u.Target.NodeID {
+				l.Table.Resolve(u.Target)
+			}
+		}
+	}
+	l.Table.Confirm()
+}
+
+// FindMissing ends the claims whose objects were deleted while no route was open, and returns their number.
+func (l *Worker) FindMissing() int {
+	missing := 0
+	for _, c := range l.Table.Claims() {
+		if l.Overlay.Attachment(c.Name) == nil && l.Table.ReadGone(c.Identity, false) {
+			missing++
+		}
+	}
+	return missing
+}
+
+// PlaceOf returns the place of the call for an operation as the caches show it. A worker that has read the
+// objects may find another place.
+func (l *Worker) PlaceOf(va *storagev1.VolumeAttachment, op attach.Operation) queue.Place {
+	noted := attach.NotedTarget(va)
+	p := queue.Place{Node: va.Spec.NodeName}
+	p.Target.VolumeHandle = noted.VolumeHandle
+	if name := attach.VolumeName(va); name == "" {
+		if handle := attach.HandleOf(attach.Inputs{VolumeAttachment: va}); handle != "" {
+			p.Target.VolumeHandle = handle
+		}
+	} else if v := l.Cluster.VolumeOrDeleted(name); v != nil {
+		if op == attach.Attaching || noted.VolumeHandle == "" {
+			p.Target.VolumeHandle = v.Handle
+		}
+		p.Shared = v.Nodes == attach.MultiNode && v.Handle == p.Target.VolumeHandle
+	}
+	p.Target.NodeID = noted.NodeID
+	if id, ok := attach.NodeID(l.Cluster.CSINode(va.Spec.NodeName), l.Driver); ok {
+		p.Target.NodeID = id
+	}
+	p.Noted = noted == p.Target && (va.Status.Attached || attach.HasFinalizer(va.Finalizers, l.finalizer)) && !saysNodeFull(va.Status.AttachError)
+	return p
+}
+
+// LookAgain implements Listener.
+func (l *Worker) LookAgain() { l.Backfill() }
+
+// RetryNow implements Listener.
+func (l *Worker) RetryNow(name string) { l.Queue.RetryNow(queue.ClaimKey(name)) }
+
+// OnAttachment implements Listener.
+func (l *Worker) OnAttachment(before, va *storagev1.VolumeAttachment) {
+	l.checkWriter(before, va)
+	l.Overlay.VolumeAttachmentChanged(va)
+	decider := l.Decider()
+	if decider.RecordsCall(va) {
+		l.callsSeen.Add(1)
+	}
+	if va = l.Overlay.Attachment(va.Name); va == nil {
+		return // it is gone by now, and the event of its deletion follows
+	}
+	known, unchanged := l.Table.Known(va)
+	op := decider.RequiredOperation(va)
+	if unchanged || !known && op == attach.Idle {
+		return
+	}
+	l.Queue.Add(queue.ClaimKey(va.Name), queue.LaneOf(op), l.PlaceOf(va, op))
+}
+
+// OnAttachmentGone implements Listener.
+func (l *Worker) OnAttachmentGone(va *storagev1.VolumeAttachment) {
+	l.Overlay.VolumeAttachmentDeleted(va)
+	var last *attach.Record
+	if (!l.isFromBeforeTerm(va) || cutShort(va, l.finalizer)) && !l.Table.WasReleased(va.UID) {
+		if r, ok := l.Decider().LastRecorded(l.Overlay.Inputs(va)); ok {
+			last = &r
+		}
+	}
+	if last == nil && l.detachedElsewhere(va) {
+		l.Queue.DetachedFrom(va.Spec.NodeName)
+	}
+	l.Table.Gone(volume.IdentityOf(va), last)
+}
+
+// ObserveDeletion takes the last state of a deleted VolumeAttachment of a driver that this process does not
+// work for, and remembers the volume if it may still be attached. It does not block.
+func (m Memory) ObserveDeletion(decider attach.Driver, last attach.Inputs) {
+	va := last.VolumeAttachment
+	record, ok := decider.LastRecorded(last)
+	switch {
+	case !ok:
+	case cutShort(va, m.Table.Finalizer):
+		m.Table.ObserveDeletion(volume.IdentityOf(va), record, time.Now())
+	default: // the holder of the lease has detached the volume
+		m.Table.ObserveDetach(record.Target, va.UID)
+	}
+}
+
+// cutShort reports whether the last state of a VolumeAttachment shows that it was deleted before its volume was
+// detached: its deletion raced with the write of the finalizer (kubernetes/kubernetes issue 124749), or a
+// client removed the finalizer while the volume was attached.
+func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
+	return va.DeletionTimestamp == nil && (attach.HasFinalizer(va.Finalizers, finalizer) || va.Status.Attached)
+}
+
+// onVolume takes a PersistentVolume that has or had the driver's finalizer, when it was added or has
+// changed, or when a VolumeAttachment that named it is gone.
+func (l *Worker) onVolume(v *attach.Volume) {
+	l.Overlay.PersistentVolumeChanged(v)
+	if attach.HasFinalizer(v.Finalizers, l.finalizer) && v.Releasable(l.Driver) {
+		l.Queue.Add(queue.FinalizerKey(v.Name), queue.FinalizerLane, queue.Place{})
+	}
+}
+
+// Resync adds the items that are missing for the objects in the caches. Existing items keep their backoff.
+func (l *Worker) Resync() {
+	missed := l.FindMissing()
+	add := func(key queue.Key, lane queue.Lane, place queue.Place) {
+		if !l.Queue.Has(key) {
+			missed++
+			l.Queue.Add(key, lane, place)
+		}
+	}
+	missed += l.Table.Requeue()
+	decider := l.Decider()
+	for _, va := range l.DueAttachments(decider) {
+		op, lane := l.Table.Required(decider, va)
+		add(queue.ClaimKey(va.Name), lane, l.PlaceOf(va, op))
+	}
+	for _, pv := range l.Cluster.ReleasableVolumes(l.Driver) {
+		if !l.Cluster.VolumeInUse(pv.Name) {
+			add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
+		}
+	}
+	if missed > 0 {
+		l.Logger.Info("Resync found operations that no watch event had started", "operations", missed)
+	}
+}

@@ -1,0 +1,69 @@
+package hub
+
+import (
+	"testing"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const routedDriver = "routed.example.com"
+
+// routed returns a driver with an open route, whose cluster nobody watches.
+func routed(t testing.TB) *leader {
+	t.Helper()
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := New(Options{Kube: kube})
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}
+	logger := ktesting.NewLogger(t, ktesting.NewConfig())
+	d := h.newManager(logger, value, h.newMemory(logger, routedDriver)).newLeader(lease.Always())
+	h.routes.Open(d.name, d.work)
+	return d
+}
+
+// connectTo has a driver's latest session be another one, that cannot be used yet.
+func (d *leader) connectTo(s Session) {
+	d.update(func(known *driverState) { known.session = &liveSession{Session: s} })
+}
+
+// publishing is a session of a driver that attaches.
+type publishing struct{ Session }
+
+func (publishing) Info() csiclient.Info {
+	return csiclient.Info{Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
+}
+
+func (publishing) Done() <-chan struct{} { return nil }
+
+func routedAttachment(edits ...func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
+	volume := "pv"
+	va := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "va", UID: "uid-1", ResourceVersion: "10"},
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: routedDriver, NodeName: "node",
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
+	}
+	for _, edit := range edits {
+		edit(va)
+	}
+	return va
+}
+
+func guardedAttachment(va *storagev1.VolumeAttachment) {
+	va.Finalizers = []string{attach.Finalizer(routedDriver)}
+	va.Annotations = map[string]string{attach.AnnotationNodeID: "id", attach.AnnotationVolumeHandle: "handle"}
+	va.Status.Attached = true
+}
