@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -78,24 +79,16 @@ func (l *Worker) findVanished(ctx context.Context) {
 // detachNow detaches an unowned publication, unless a VolumeAttachment owns it or may, or it is in use.
 func (l *Worker) detachNow(ctx context.Context, r round, u volume.Unowned) {
 	logger := l.UnownedLogger(u)
-	owner, err := l.owners(ctx, u.FormerOwner, u.Target)
-	switch owner {
-	case volume.Owned:
-		l.Table.ResolveOwned(u)
-		return
-	case volume.Wanted, volume.Unclear:
-		if err == nil {
-			err = errOwnerUnclear
+	if err := l.whyKept(ctx, r, u); err != nil {
+		if errors.Is(err, errKept("")) {
+			l.Table.ResolveOwned(u)
+		} else {
+			l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: not detaching it", "err", err)
 		}
-	default:
-		err = l.checkUnowned(ctx, r, u)
-	}
-	if err != nil {
-		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: not detaching it", "err", err)
 		return
 	}
 	caller := &callerOf{l, u.Key()}
-	err = caller.unpublish(ctx, u.Publication, u.Target, nil)
+	err := caller.unpublish(ctx, u.Publication, u.Target, nil)
 	for isFenced(err) && ctx.Err() == nil {
 		sleep(ctx, fencePause)
 		err = caller.unpublish(ctx, u.Publication, u.Target, nil)

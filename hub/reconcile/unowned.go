@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,88 +43,100 @@ func (l *Worker) workOnUnowned(ctx context.Context, e *queue.Item) {
 			l.log.line(logger, true, "VolumeAttachment is gone while its volume is attached, detaching the volume")
 		}
 	}
-	if !l.mayUnpublish(ctx, e, u) {
+	if !l.canDetach(e, u) || !l.Queue.MayCall(e, queue.Place{Target: target, Node: u.FormerOwner.Node, Shared: l.isSurelyShared(u.FormerOwner, u.Record)}) {
 		return
 	}
-	caller := &callerOf{l, e.Key}
-	err := caller.unpublish(ctx, u.Publication, target, nil)
+	var err error
+	if !u.Listed { // else whyKept asks for all reasons
+		err = l.wasInUse(u)
+	}
+	if err == nil {
+		err = l.whyKept(ctx, l.newRound(), u)
+	}
+	if err == nil {
+		err = (&callerOf{l, e.Key}).unpublish(ctx, u.Publication, target, nil)
+	}
+	l.endUnowned(ctx, e, u, err)
+}
+
+// canDetach reports whether the driver can be asked to detach what it attached. If not, the run of the item has ended.
+func (l *Worker) canDetach(e *queue.Item, u volume.Unowned) bool {
+	decider := l.Decider()
+	switch {
+	case decider.Capabilities.PublishUnpublish:
+		return true
+	case decider.NoAttach: // both the driver and its CSIDriver say that it attaches nothing
+		l.Table.Resolve(u.Target)
+		l.Queue.End(e, queue.Finished)
+	default:
+		l.unownedFailed(u, errCannotDetach, time.Now())
+		l.Queue.End(e, queue.BackOff(queue.DetachLane, l.Settings().Retry.Max))
+	}
+	return false
+}
+
+// errKept ends an unowned publication without a call: why a volume that only the driver reports is not detached, or "" because a
+// VolumeAttachment has the volume at the target.
+type errKept string
+
+func (e errKept) Error() string { return cmp.Or(string(e), "a VolumeAttachment has the volume there") }
+
+// whyKept returns nil if an unowned publication may be unpublished now: errKept, errOwnerUnclear or errInUse if not, another
+// error if that cannot be found out. It blocks until the API server has returned the possible owners and the node.
+func (l *Worker) whyKept(ctx context.Context, r round, u volume.Unowned) error {
+	owner, err := l.owners(ctx, u.FormerOwner, u.Target)
+	switch {
+	case u.Listed && err == nil && owner != volume.NoOwner:
+		return errKept("a VolumeAttachment asks for it there by now")
+	case owner == volume.Owned:
+		return errKept("")
+	case owner != volume.NoOwner && err != nil:
+		return fmt.Errorf("%w (%w)", errOwnerUnclear, err)
+	case owner != volume.NoOwner:
+		return errOwnerUnclear
+	case u.Listed:
+		if kept := l.drift.WhyKeptNow(ctx, u.Target); kept != "" {
+			return errKept(kept)
+		}
+		return nil
+	}
+	return l.checkUnowned(ctx, r, u)
+}
+
+// endUnowned ends the run of an item. err is why the volume was not detached, nil if it was.
+func (l *Worker) endUnowned(ctx context.Context, e *queue.Item, u volume.Unowned, err error) {
+	logger := klog.FromContext(ctx)
+	var kept errKept
+	end := queue.Finished
 	switch {
 	case err == nil:
 		l.log.succeeded(logger, attach.Detaching, u.Failures, u.Failures > 0, time.Since(u.Since))
-		l.Table.Detached(target, u.FormerOwner.Node)
-		l.Queue.End(e, queue.Finished)
+		l.Table.Detached(u.Target, u.FormerOwner.Node)
+	case errors.As(err, &kept):
+		if kept != "" {
+			l.log.line(logger, true, "Not detaching the volume that the driver reports on this node", "reason", kept)
+		}
+		l.Table.ResolveOwned(u)
 	case isFenced(err):
-		l.Queue.End(e, queue.Postpone(e.Lane, fencePause))
+		end = queue.Postpone(e.Lane, fencePause)
+	case errors.Is(err, errOwnerUnclear):
+		logger.V(2).Info("Not detaching the volume yet: a VolumeAttachment may want it on this node", "err", err)
+		// The VolumeAttachment that wants the volume there may publish it, or be deleted. Until then an
+		// attach elsewhere waits too, but not for longer than retry.max.
+		end = queue.Postpone(e.Lane, ownerPause)
+		if most := l.Settings().Retry.Max; l.Table.UnownedWaits(u.Target, err, time.Now()) >= most {
+			end = queue.BackOff(queue.DetachLane, most)
+		}
 	default:
 		l.countDisconnects(e, err)
 		if waitsForDriver(e, err) {
-			l.Queue.End(e, queue.Again(queue.DetachLane))
-			return
+			end = queue.Again(queue.DetachLane)
+			break
 		}
 		l.retryUnowned(ctx, e, u, err)
+		return
 	}
-}
-
-// mayUnpublish reports whether the driver may be called now to detach an unowned publication. If not, the run
-// of the item has ended. It blocks until the API server has returned the possible owners and the node.
-func (l *Worker) mayUnpublish(ctx context.Context, e *queue.Item, u volume.Unowned) bool {
-	target, retryMax := u.Target, l.Settings().Retry.Max
-	switch decider := l.Decider(); {
-	case !decider.Capabilities.PublishUnpublish && decider.NoAttach: // both the driver and its CSIDriver say that it attaches nothing
-		l.Table.Resolve(target)
-		l.Queue.End(e, queue.Finished)
-		return false
-	case !decider.Capabilities.PublishUnpublish:
-		l.unownedFailed(u, errCannotDetach, time.Now())
-		l.Queue.End(e, queue.BackOff(queue.DetachLane, retryMax))
-		return false
-	}
-	if !l.Queue.MayCall(e, queue.Place{Target: target, Node: u.FormerOwner.Node, Shared: l.isSurelyShared(u.FormerOwner, u.Record)}) {
-		return false
-	}
-	if err := l.wasInUse(u); err != nil && !u.Listed {
-		l.retryUnowned(ctx, e, u, err)
-		return false
-	}
-	owner, err := l.owners(ctx, u.FormerOwner, target)
-	if u.Listed && err == nil {
-		kept := "a VolumeAttachment asks for it there by now"
-		if owner == volume.NoOwner {
-			kept = l.drift.WhyKeptNow(ctx, target)
-		}
-		if kept != "" {
-			l.log.line(klog.FromContext(ctx), true, "Not detaching the volume that the driver reports on this node", "reason", kept)
-			l.Table.Resolve(target)
-			l.Queue.End(e, queue.Finished)
-			return false
-		}
-	}
-	switch owner {
-	case volume.Owned:
-		l.Table.ResolveOwned(u)
-		l.Queue.End(e, queue.Finished)
-		return false
-	case volume.Wanted, volume.Unclear:
-		klog.FromContext(ctx).V(2).Info("Not detaching the volume yet: a VolumeAttachment may want it on this node", "err", err)
-		if err == nil {
-			err = errOwnerUnclear
-		}
-		if l.Table.UnownedWaits(target, err, time.Now()) < retryMax {
-			// The VolumeAttachment that wants the volume there may publish it, or be deleted. Until then an
-			// attach elsewhere waits too.
-			l.Queue.End(e, queue.Postpone(e.Lane, ownerPause))
-			return false
-		}
-		l.Queue.End(e, queue.BackOff(queue.DetachLane, retryMax))
-		return false
-	}
-	if !u.Listed { // else WhyKeptNow has asked
-		err = l.checkUnowned(ctx, l.newRound(), u)
-	}
-	if err != nil {
-		l.retryUnowned(ctx, e, u, err)
-	}
-	return err == nil
+	l.Queue.End(e, end)
 }
 
 // retryUnowned ends the run of an item whose detach failed. It ends the publication too if further tries are
