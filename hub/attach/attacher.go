@@ -13,8 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-
-	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // Controller is the CSI controller of a driver.
@@ -59,7 +57,7 @@ func (e *CallError) Unwrap() error { return e.Err }
 func ReadSecret(ctx context.Context, kube corev1client.SecretsGetter, mayName func(corev1.SecretReference) error, ref corev1.SecretReference) (*corev1.Secret, error) {
 	if mayName != nil {
 		if err := mayName(ref); err != nil {
-			return nil, &causeError{err.Error(), diagnosis.SecretNotAllowed}
+			return nil, err
 		}
 	}
 	return kube.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
@@ -75,7 +73,7 @@ func (a Attacher) Secrets(ctx context.Context, ref *corev1.SecretReference) (map
 	defer cancel()
 	secret, err := ReadSecret(ctx, a.Kube.CoreV1(), a.MayName, *ref)
 	if err != nil {
-		return nil, &secretError{ref.Namespace + "/" + ref.Name, err}
+		return nil, fmt.Errorf("read secret %s/%s for the call: %w", ref.Namespace, ref.Name, err)
 	}
 	values := make(map[string]string, len(secret.Data))
 	for key, value := range secret.Data {

@@ -56,7 +56,7 @@ func (w Writer) MarkDetached(ctx context.Context, va *storagev1.VolumeAttachment
 // ReleaseVolume writes a patch that removes the finalizer from a PersistentVolume. It returns nil
 // if the PersistentVolume is gone.
 func (w Writer) ReleaseVolume(ctx context.Context, patch *Patch) error {
-	if err := w.patchVolume(ctx, patch); err != nil && !gone(err) {
+	if err := ignoreGone(w.patchVolume(ctx, patch)); err != nil {
 		return fmt.Errorf("remove finalizer from persistentvolume: %w", err)
 	}
 	return nil

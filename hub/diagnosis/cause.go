@@ -58,10 +58,8 @@ func IsError(text string) bool {
 	return !strings.HasPrefix(text, StuckPrefix) || strings.Contains(text, LastErrorPrefix)
 }
 
-// Parse returns the cause of an error of which only the text is left, and that text without
-// the words that its cause repeats: in a VolumeAttachment's status.
-// Where the hub has the error itself, it sends the Cause. code is that of the status, "" for
-// none.
+// Parse returns the cause of an error by its text, as the hub has it or as a VolumeAttachment's status keeps it, and that
+// text without the words that its cause repeats. code is that of the status, "" for none.
 func Parse(text, code string) (Cause, string) {
 	// What keeps a volume stuck is the error behind these words.
 	if _, last, found := strings.Cut(text, LastErrorPrefix); found && strings.HasPrefix(text, StuckPrefix) {

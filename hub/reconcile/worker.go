@@ -243,10 +243,8 @@ func (l *Worker) writeError(ctx context.Context, va *storagev1.VolumeAttachment,
 
 // causeOf returns what an error of an attach or a detach means.
 func causeOf(err error) diagnosis.Cause {
-	if IsDisconnected(err) {
-		return diagnosis.Cause{Verdict: diagnosis.CannotConnect}
-	}
-	return attach.CauseOf(err)
+	cause, _ := diagnosis.Parse(err.Error(), "")
+	return cause
 }
 
 // operationOf returns an operation in the terms of metrics and status.
