@@ -43,8 +43,8 @@
 //     own it, and unused.go whether its node uses it. drain.go does that at the end of a term.
 //   - finalizers.go removes the finalizer from a PersistentVolume that is being deleted.
 //   - takeover.go says what a new leader reads again.
-//   - drift.go acts on what differs from the driver's own list of volumes (hub/drift), stuck.go reports operations that have had no
-//     success for long, hanging.go logs calls that hang, and resync finds work that events have missed
+//   - A drift.Watch acts on what differs from the driver's own list of volumes (hub/drift), stuck.go reports operations that have had
+//     no success for long, hanging.go logs calls that hang, and resync finds work that events have missed
 //     (periodic.go runs the four).
 //   - wind_down.go serves a driver with WindDown only while something of it is attached.
 //

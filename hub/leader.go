@@ -79,11 +79,6 @@ func (s *liveSession) HasEnded() bool { return s.ended.Load() }
 // Since implements reconcile.Session.
 func (s *liveSession) Since() time.Time { return s.since }
 
-// driftCheck returns the periodic comparison with the driver's list.
-func (l *leader) driftCheck() *periodic {
-	return &periodic{pause: func(s registry.Settings) time.Duration { return l.work.DriftPause(s.Drift.Interval) }, run: l.work.CheckDrift}
-}
-
 func (m *manager) newLeader(term *lease.Term) *leader {
 	return &leader{manager: m, term: term, work: reconcile.New(m.options(), term)}
 }
@@ -114,7 +109,7 @@ func (l *leader) run(ctx context.Context) error {
 		// vanishes then.
 		l.hub.routes.Open(l.name, l.work)
 		l.connectionChanged()
-		l.attend(intake, end, fail, &loops, l.driftCheck(), l.stuckCheck(), l.hangingCheck(), l.resyncing())
+		l.attend(intake, end, fail, &loops, &periodic{pause: l.work.Drift.Pause, run: l.work.Drift.Check}, l.stuckCheck(), l.hangingCheck(), l.resyncing())
 	})
 	drained := make(chan struct{})
 	panics.Go(&watching, fail, func() { // ctx ends when the lease is lost, which may also happen from now on

@@ -21,7 +21,7 @@ func (m *manager) look() view.Driver {
 		d.Version, d.Capabilities = s.session.Info().Version, d.Decider.Capabilities.Names()
 	}
 	if s.leader != nil {
-		d.UnansweredSince, d.Reported = s.session.unansweredSince(m.queue.Has), s.leader.work.ReportedDrift()
+		d.UnansweredSince, d.Reported = s.session.unansweredSince(m.queue.Has), s.leader.work.Drift.Reported()
 	}
 	if s.observer != nil {
 		d.Observed = s.observer.Report()

@@ -12,111 +12,123 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// Dangling is a volume that a listing shows at a target, with what decides whether it is dangling there.
-type Dangling struct {
-	Listed attach.Target // as the driver lists it
-	Facts
-}
-
-// Record returns the record of the publication. There is a PersistentVolume.
-func (d *Dangling) Record() attach.Record {
-	v := d.Volumes[0]
-	return attach.Record{Target: attach.Target{VolumeHandle: v.Handle, NodeID: d.Listed.NodeID}, SecretRef: v.SecretRef, SecretKnown: true, Nodes: v.Nodes}
-}
-
-// Reported is a dangling volume that is not detached.
-type Reported struct {
-	*Dangling
-	Since time.Time
-	Kept  string // why it is not detached, although drift.unexpected is detach; "": it is report
+// dangling is a volume that a listing has on a node where no VolumeAttachment asks for it.
+type dangling struct {
+	record attach.Record
+	volume *attach.Volume
+	nodes  []string  // of this cluster for which the driver has registered the node ID
+	since  time.Time // when it was reported; zero: one listing alone has it
+	kept   string    // why it is not detached, although drift.unexpected is detach; "": it is report
 }
 
 // Reported returns the dangling volumes that are not detached, without those for which a VolumeAttachment, of any attacher, asks by
 // now.
-func (w *Watch) Reported() []Reported {
+func (w *Watch) Reported() []status.UnownedPublication {
 	w.mu.Lock()
-	all := slices.Collect(maps.Values(w.reported))
-	w.mu.Unlock()
-	return slices.DeleteFunc(all, func(r Reported) bool {
-		return slices.ContainsFunc(w.Cluster.AttachmentsOfVolume(r.Volumes[0].Name), func(va *storagev1.VolumeAttachment) bool {
-			return slices.Contains(r.Nodes, va.Spec.NodeName)
-		})
-	})
-}
-
-// actOnDangling acts on what a listing shows on nodes of this cluster where no VolumeAttachment asks for it.
-func (w *Watch) actOnDangling(ctx context.Context, l listing) {
-	found := map[attach.Target]*Dangling{}
-	for _, d := range w.facts(ctx, l, w.unclaimed(l)) {
-		if _, dangling := WhyKept(d.Facts); dangling {
-			found[d.Listed] = d
+	defer w.mu.Unlock()
+	var reported []status.UnownedPublication
+	for _, d := range w.dangling {
+		asks := func(va *storagev1.VolumeAttachment) bool { return slices.Contains(d.nodes, va.Spec.NodeName) }
+		if !d.since.IsZero() && !slices.ContainsFunc(w.Cluster.AttachmentsOfVolume(d.volume.Name), asks) {
+			reported = append(reported, status.UnownedPublication{VolumeHandle: d.volume.Handle, NodeID: d.record.Target.NodeID, Node: d.nodes[0],
+				PersistentVolume: d.volume.Name, Since: d.since, LastError: d.kept, Listed: true, ReportOnly: true})
 		}
 	}
-	w.dangling = next(w.dangling, slices.Collect(maps.Keys(found)))
-	round := w.Nodes.Round() // each Node is read once, and not for each volume
-	reported, acts := map[attach.Target]Reported{}, map[attach.Target]string{}
-	for at, n := range w.dangling {
-		if n < 2 {
+	return reported
+}
+
+// checkDangling acts on the volumes that two listings in a row have on nodes of this cluster where no VolumeAttachment asks for them.
+func (w *Watch) checkDangling(ctx context.Context, l listing) {
+	found, round := map[attach.Target]*dangling{}, w.Nodes.Round() // each Node is read once, and not for each volume
+	w.findClaimants(&l)
+	targets := l.unclaimed()
+	w.findVolumes(ctx, &l, targets...)
+	for _, at := range targets {
+		d, _ := w.look(&l, at)
+		if d == nil {
+			continue
+		}
+		found[at] = d
+		before := w.dangling[at]
+		if before == nil {
 			w.confirm = true
 			continue
 		}
-		d, kept := found[at], w.whyKept(ctx, round, found[at])
-		before, known := w.reported[at]
-		if !known || kept == "" {
-			acts[at], before.Since = kept, time.Now()
+		kept := w.whyKept(ctx, round, d)
+		if d.since = before.since; d.since.IsZero() || kept == "" {
+			d.since = time.Now()
+			w.act(d, kept)
 		}
-		switch {
-		case kept == "":
-			delete(w.dangling, at) // what is listed after the detach counts anew
-		case d.Action == registry.UnexpectedDetach:
-			reported[at] = Reported{d, before.Since, kept}
-		default:
-			reported[at] = Reported{d, before.Since, ""}
+		if kept == "" {
+			delete(found, at) // what is listed after the detach counts anew
+		} else if w.Settings().Drift.Unexpected == registry.UnexpectedDetach {
+			d.kept = kept
 		}
 	}
 	w.mu.Lock()
-	w.reported = reported
-	w.mu.Unlock()
-	for at, kept := range acts {
-		w.Actions.Dangling(found[at], kept)
+	defer w.mu.Unlock()
+	w.dangling = found
+}
+
+// act reports a dangling volume, and asks for its detach if nothing keeps it.
+func (w *Watch) act(d *dangling, kept string) {
+	action, end := registry.UnexpectedDetach, "detaching it there"
+	if kept != "" {
+		action, end = registry.UnexpectedReport, "not detaching it there because "+kept
+	}
+	id := volume.Identity{Node: d.nodes[0], PersistentVolume: d.volume.Name}
+	w.Metrics.Drift("unexpected", string(action))
+	w.Warn(d.volume.Object(), driftDetected, fmt.Sprintf("the driver reports volume %q on node %q (node ID %q), where no VolumeAttachment asks for it; %s",
+		d.volume.Handle, id.Node, d.record.Target.NodeID, end))
+	w.Log(w.UnownedLogger(volume.Unowned{Publication: volume.Publication{Record: d.record}, FormerOwner: id}), true,
+		"The driver reports the volume on a node where no VolumeAttachment asks for it", "kind", "unexpected", "action", action, "kept", kept)
+	if kept == "" {
+		w.Table.Found(id, d.record)
 	}
 }
 
 // WhyKeptNow returns why a volume that only a listing has shown must not be detached from a target any more, for people; "" if it may
 // be. It blocks until the API server has returned the nodes.
 func (w *Watch) WhyKeptNow(ctx context.Context, target attach.Target) string {
-	l := listing{driver: w.Driver(), changed: func(attach.Target) bool { return false }} // the detach itself
-	l.after = w.View.AttachmentsOfDriver(l.driver.Name)
+	l := listing{driver: w.Decider(), after: w.Overlay.AttachmentsOfDriver(w.Decider().Name), changed: func(attach.Target) bool { return false }} // the detach itself
 	at := attach.Target{VolumeHandle: l.driver.ListedHandle(target.VolumeHandle, target.NodeID), NodeID: target.NodeID}
 	l.published = csiclient.Published{at.VolumeHandle: {IDs: []string{at.NodeID}, Unknown: true}} // also elsewhere, perhaps
 	w.findClaimants(&l)
-	return w.whyKept(ctx, w.Nodes.Round(), w.facts(ctx, l, []attach.Target{at})[0])
-}
-
-// whyKept is WhyKept, and asks the API server whether the volume is in use if nothing else keeps it.
-func (w *Watch) whyKept(ctx context.Context, round uint64, d *Dangling) string {
-	if why, _ := WhyKept(d.Facts); why != "" {
-		return why
+	w.findVolumes(ctx, &l, at)
+	d, why := w.look(&l, at)
+	if d != nil {
+		why = w.whyKept(ctx, w.Nodes.Round(), d)
 	}
-	for _, name := range d.Nodes {
-		switch node, err := w.Nodes.Get(ctx, name, round); {
-		case err != nil:
-			d.Unsure = cmp.Or(d.Unsure, fmt.Sprintf("%s is not known: %v", name, err))
-		case node == nil:
-			d.Unsure = cmp.Or(d.Unsure, name+" is not known: the Node object is gone")
-		case w.Driver().InUse(node, d.Record().Target.VolumeHandle):
-			d.User = name
-		}
-	}
-	why, _ := WhyKept(d.Facts)
 	return why
 }
 
+// whyKept returns why a dangling volume must not be detached, for people; "" if it may be. It blocks until the API server has returned
+// its nodes, each once in a round. A Node that is gone proves nothing: its Pods may run on.
+func (w *Watch) whyKept(ctx context.Context, round uint64, d *dangling) string {
+	if action := w.Settings().Drift.Unexpected; action != registry.UnexpectedDetach {
+		return "drift.unexpected is " + string(action)
+	}
+	unsure := ""
+	for _, name := range d.nodes {
+		switch node, err := w.Nodes.Get(ctx, name, round); {
+		case err != nil:
+			unsure = fmt.Sprintf("whether it is in use on node %s is not known: %v", name, err)
+		case node == nil:
+			unsure = "whether it is in use on node " + name + " is not known: the Node object is gone"
+		case w.Decider().InUse(node, d.volume.Handle):
+			return "it is in use on node " + name
+		}
+	}
+	return unsure
+}
+
 // unclaimed returns the targets on nodes of this cluster that a listing has and no VolumeAttachment surely asks for.
-func (w *Watch) unclaimed(l listing) []attach.Target {
+func (l *listing) unclaimed() []attach.Target {
 	if !l.driver.Capabilities.PublishUnpublish || l.driver.NoAttach { // nobody has to ask for a volume
 		return nil
 	}
@@ -131,49 +143,12 @@ func (w *Watch) unclaimed(l listing) []attach.Target {
 	return targets
 }
 
-func isGuarded(va *storagev1.VolumeAttachment) bool {
-	return attach.HasFinalizer(va.Finalizers, attach.Finalizer(va.Spec.Attacher))
-}
-
-// facts returns what decides whether volumes may be detached from targets that a listing has, except what their nodes say. It blocks
-// until the API server has said which VolumeAttachments the cache must have.
-func (w *Watch) facts(ctx context.Context, l listing, targets []attach.Target) []*Dangling {
-	if len(targets) == 0 {
-		return nil
-	}
-	knowsAll, err := w.KnowsAll(ctx)
-	found, byKey := make([]*Dangling, len(targets)), map[string][]*Dangling{}
-	for i, at := range targets {
-		found[i] = &Dangling{at, Facts{Unasked: l.driver.NoAttach, Nodes: slices.Sorted(slices.Values(l.nodes[at.NodeID])),
-			Partial: err != nil || !knowsAll, Action: w.Settings().Unexpected}}
-		key := l.driver.HandleKey(at.VolumeHandle)
-		byKey[key] = append(byKey[key], found[i])
-	}
-	for _, v := range w.Cluster.AllVolumes() { // of all drivers: they may share a storage system
-		for _, d := range byKey[l.driver.HandleKey(v.Handle)] {
-			if at := d.Listed; v.Handle == at.VolumeHandle || l.driver.ListedHandle(v.Handle, at.NodeID) == at.VolumeHandle {
-				d.Volumes = append(d.Volumes, v)
-			}
-		}
-	}
-	for _, d := range found {
-		if !slices.ContainsFunc(d.Volumes, func(v *attach.Volume) bool { return v.Driver == l.driver.Name }) {
-			d.Volumes = nil
-		}
-		if len(d.Volumes) == 1 {
-			d.Changed = l.changed(d.Record().Target)
-			w.findClaimant(l, d)
-		}
-	}
-	return found
-}
-
-// findClaimants finds what the driver's VolumeAttachments may ask for, also those that are gone since the first page: the noted volume,
-// or else that of their PersistentVolume, at the noted node ID and at that of their node.
+// findClaimants finds what the driver's VolumeAttachments may ask for, also those that are gone or have changed since the first page:
+// the noted volume, or else that of their PersistentVolume, at the noted node ID and at that of their node.
 func (w *Watch) findClaimants(l *listing) {
 	l.nodes, l.claimed, l.claimants = w.Cluster.NodesOfDriver(l.driver.Name), map[attach.Target]bool{}, map[string][]*storagev1.VolumeAttachment{}
 	for _, va := range slices.AppendSeq(slices.Clone(l.after), maps.Values(l.before)) {
-		if va.DeletionTimestamp != nil && !isGuarded(va) {
+		if va.DeletionTimestamp != nil && l.driver.RequiredOperation(va) == attach.Idle {
 			continue // detached before, or never attached
 		}
 		noted := attach.NotedTarget(va).NodeID
@@ -187,25 +162,70 @@ func (w *Watch) findClaimants(l *listing) {
 	}
 }
 
-// findClaimant finds the VolumeAttachments that keep a volume, among those that may ask for one at its node ID and those of its
-// PersistentVolume.
-func (w *Watch) findClaimant(l listing, d *Dangling) {
-	for _, va := range slices.Concat(l.claimants[d.Listed.NodeID], l.claimants[""]) {
+// findVolumes finds the PersistentVolumes that may be at targets: of all drivers, because drivers may share a storage system. It blocks
+// until the API server has said which VolumeAttachments the cache must have.
+func (w *Watch) findVolumes(ctx context.Context, l *listing, targets ...attach.Target) {
+	if len(targets) == 0 {
+		return
+	}
+	knowsAll, err := w.KnowsAll(ctx)
+	l.knowsAll, l.volumes = knowsAll && err == nil, map[string][]*attach.Volume{}
+	for _, at := range targets {
+		l.volumes[l.driver.HandleKey(at.VolumeHandle)] = nil
+	}
+	for _, v := range w.Cluster.AllVolumes() {
+		key := l.driver.HandleKey(v.Handle)
+		if others, is := l.volumes[key]; is {
+			l.volumes[key] = append(others, v)
+		}
+	}
+}
+
+// look returns the volume that a listing has at a target if it is dangling there, or else the first reason, for people, why it is not,
+// or may not be.
+func (w *Watch) look(l *listing, at attach.Target) (d *dangling, why string) {
+	nodes := slices.Sorted(slices.Values(l.nodes[at.NodeID]))
+	var volumes []*attach.Volume
+	for _, v := range l.volumes[l.driver.HandleKey(at.VolumeHandle)] {
+		if v.Handle == at.VolumeHandle || l.driver.ListedHandle(v.Handle, at.NodeID) == at.VolumeHandle {
+			volumes = append(volumes, v)
+		}
+	}
+	switch {
+	case l.driver.NoAttach:
+		return nil, "attachRequired is false"
+	case len(nodes) == 0:
+		return nil, "no CSINode of this cluster has the node ID"
+	case !slices.ContainsFunc(volumes, func(v *attach.Volume) bool { return v.Driver == l.driver.Name }):
+		return nil, "no PersistentVolume of the driver in this cluster has the volume handle"
+	case len(volumes) > 1:
+		return nil, "two PersistentVolumes have the volume handle: " + volumes[0].Name + " and " + volumes[1].Name
+	case !l.knowsAll:
+		return nil, "the cache may lack VolumeAttachments that a former leader has worked for"
+	}
+	v := volumes[0]
+	d = &dangling{volume: v, nodes: nodes, record: attach.Record{Target: attach.Target{VolumeHandle: v.Handle, NodeID: at.NodeID},
+		SecretRef: v.SecretRef, SecretKnown: true, Nodes: v.Nodes}}
+	for _, va := range slices.Concat(l.claimants[at.NodeID], l.claimants[""]) {
 		noted, handle := attach.NotedTarget(va), w.Cluster.VolumeHandle(va)
 		// It may have been attached before its PersistentVolume was created again with another handle.
-		unknown := noted.VolumeHandle == "" && (va.Status.Attached || isGuarded(va) || noted.NodeID != "") &&
-			(l.driver.IsMigrated() || attach.MayBeOf(va, d.Listed.VolumeHandle))
-		if unknown || attach.VolumeName(va) == d.Volumes[0].Name || handle != "" && l.driver.ListedHandle(handle, d.Listed.NodeID) == d.Listed.VolumeHandle {
-			d.Claimant = va.Name
+		unknown := noted.VolumeHandle == "" && (va.Status.Attached || l.driver.RecordsCall(va)) &&
+			(l.driver.IsMigrated() || attach.MayBeOf(va, at.VolumeHandle))
+		if unknown || attach.VolumeName(va) == v.Name || handle != "" && l.driver.ListedHandle(handle, at.NodeID) == at.VolumeHandle {
+			return nil, "VolumeAttachment " + va.Name + " may ask for it there"
 		}
 	}
-	for _, va := range w.Cluster.AttachmentsOfVolume(d.Volumes[0].Name) {
+	if l.changed(d.record.Target) {
+		return nil, "other work on the volume has begun there"
+	}
+	for _, va := range w.Cluster.AttachmentsOfVolume(v.Name) {
 		isOurs := va.Spec.Attacher == l.driver.Name
-		switch is, _ := isMissing(l.driver, w.View.CachedInputs(w.View.Newest(va)), l.published); {
-		case isOurs && is:
-			d.Missing = va.Name
-		case !isOurs && slices.Contains(d.Nodes, va.Spec.NodeName): // of a driver that wraps this one, say
-			d.Claimant = va.Name
+		switch _, missing, _ := find(l.driver, w.Overlay.CachedInputs(w.Overlay.Newest(va)), l.published); {
+		case isOurs && missing: // the formats of IDs may differ
+			return nil, "the driver does not report the volume on the node of VolumeAttachment " + va.Name + ", where it is attached"
+		case !isOurs && slices.Contains(nodes, va.Spec.NodeName): // of a driver that wraps this one, say
+			return nil, "VolumeAttachment " + va.Name + " may ask for it there"
 		}
 	}
+	return d, ""
 }

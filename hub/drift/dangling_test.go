@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,43 +16,63 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 func TestVolumeIsKeptForTheFirstReasonThatHolds(t *testing.T) {
-	named := func(name string) *attach.Volume {
-		return attach.VolumeOf(volume(func(pv *corev1.PersistentVolume) { pv.Name = name }))
-	}
-	f := Facts{Unasked: true, Partial: true, Claimant: "va", Changed: true, Missing: "other", Action: registry.UnexpectedReport, User: "n", Unsure: "m is not known: no"}
+	at := attach.Target{VolumeHandle: "vol-1", NodeID: "id-1"}
+	twin := newVolume(func(pv *corev1.PersistentVolume) { pv.Name = "twin" })
+	asking := attachment(annotated(attach.AnnotationVolumeHandle, "vol-1"), annotated(attach.AnnotationNodeID, "id-1"))
+	lost := attachment(attached, annotated(attach.AnnotationVolumeHandle, "vol-1"), annotated(attach.AnnotationNodeID, "id-2"),
+		func(va *storagev1.VolumeAttachment) { va.Name, va.Spec.NodeName = "lost", "node-2" })
+	other := csiNode("id-2")
+	other.Name = "node-2"
+	w := newWorld(t, lister, asking, lost, other)
+	w.driver.NoAttach, w.drift.Unexpected = true, registry.UnexpectedReport
+	knowsAll, changed, answer := false, true, errors.New("no")
+	w.watch.KnowsAll = func(context.Context) (bool, error) { return knowsAll, nil }
+	w.watch.Nodes.Read = func(context.Context, string) (*corev1.Node, error) { return w.node, answer }
 	for _, tc := range []struct {
 		without  func() // takes the reason of the line above away
 		want     string
 		dangling bool
 	}{
 		{func() {}, "attachRequired is false", false},
-		{func() { f.Unasked = false }, "no CSINode of this cluster has the node ID", false},
-		{func() { f.Nodes = []string{"n"} }, "no PersistentVolume of the driver in this cluster has the volume handle", false},
-		{func() { f.Volumes = []*attach.Volume{named("a"), named("b")} }, "two PersistentVolumes have the volume handle: a and b", false},
-		{func() { f.Volumes = f.Volumes[:1] }, "the cache may lack VolumeAttachments that a former leader has worked for", false},
-		{func() { f.Partial = false }, "VolumeAttachment va may ask for it there", false},
-		{func() { f.Claimant = "" }, "other work on the volume has begun there", false},
-		{func() { f.Changed = false }, "the driver does not report the volume on the node of VolumeAttachment other, where it is attached", false},
-		{func() { f.Missing = "" }, "drift.unexpected is report", true},
-		{func() { f.Action = registry.UnexpectedDetach }, "it is in use on node n", true},
-		{func() { f.User = "" }, "whether it is in use on node m is not known: no", true},
-		{func() { f.Unsure = "" }, "", true},
+		{func() { w.driver.NoAttach = false }, "no CSINode of this cluster has the node ID", false},
+		{func() { w.put(csiNode("id-1")) }, "no PersistentVolume of the driver in this cluster has the volume handle", false},
+		{func() { w.put(newVolume(), twin) }, "two PersistentVolumes have the volume handle: ", false},
+		{func() { w.remove(attach.VolumeOf(twin)) }, "the cache may lack VolumeAttachments that a former leader has worked for", false},
+		{func() { knowsAll = true }, "VolumeAttachment va-1 may ask for it there", false},
+		{func() { w.remove(asking) }, "other work on the volume has begun there", false},
+		{func() { changed = false }, "the driver does not report the volume on the node of VolumeAttachment lost, where it is attached", false},
+		{func() { w.remove(lost) }, "drift.unexpected is report", true},
+		{func() { w.drift.Unexpected = registry.UnexpectedDetach }, "whether it is in use on node node-1 is not known: no", true},
+		{func() { answer, w.node = nil, nil }, "whether it is in use on node node-1 is not known: the Node object is gone", true},
+		{func() { w.node = using }, "it is in use on node node-1", true},
+		{func() { w.node = &corev1.Node{} }, "", true},
 	} {
 		tc.without()
-		if got, dangling := WhyKept(f); got != tc.want || dangling != tc.dangling {
-			t.Errorf("kept because %q, dangling: %v, want %q and %v", got, dangling, tc.want, tc.dangling)
+		l := listing{driver: w.driver, after: w.watch.Overlay.AttachmentsOfDriver(driverName), changed: func(attach.Target) bool { return changed }}
+		l.published = csiclient.Published{"vol-1": on("id-1")}
+		w.watch.findClaimants(&l)
+		w.watch.findVolumes(t.Context(), &l, at)
+		d, got := w.watch.look(&l, at)
+		if d != nil {
+			got = w.watch.whyKept(t.Context(), w.watch.Nodes.Round(), d)
+			want := attach.Record{Target: at, SecretKnown: true, Nodes: attach.SingleNode}
+			if diff := cmp.Diff(want, d.record); diff != "" {
+				t.Errorf("record (-want +got):\n%s", diff)
+			}
+		}
+		if !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" || (d != nil) != tc.dangling {
+			t.Errorf("not detaching it there because %q, dangling: %v, want %q and %v", got, d != nil, tc.want, tc.dangling)
 		}
 	}
-	d := Dangling{attach.Target{VolumeHandle: "listed", NodeID: "id"}, f}
-	want := attach.Record{Target: attach.Target{VolumeHandle: "vol-1", NodeID: "id"}, SecretKnown: true, Nodes: attach.SingleNode}
-	if diff := cmp.Diff(want, d.Record()); diff != "" {
-		t.Errorf("record (-want +got):\n%s", diff)
-	}
 }
+
+// using is a Node whose kubelet uses the volume.
+var using = &corev1.Node{Status: corev1.NodeStatus{VolumesInUse: []corev1.UniqueVolumeName{"kubernetes.io/csi/" + driverName + "^vol-1"}}}
 
 // Two volumes have a PersistentVolume each, and three node IDs a node each.
 func TestVolumeAttachmentAsksForWhatItMayHaveOrGetAttached(t *testing.T) {
@@ -60,7 +81,7 @@ func TestVolumeAttachmentAsksForWhatItMayHaveOrGetAttached(t *testing.T) {
 		n.Name = name
 		return n
 	}
-	second := volume(func(pv *corev1.PersistentVolume) { pv.Name, pv.Spec.CSI.VolumeHandle = "pv-2", "vol-2" })
+	second := newVolume(func(pv *corev1.PersistentVolume) { pv.Name, pv.Spec.CSI.VolumeHandle = "pv-2", "vol-2" })
 	noted := annotated(attach.AnnotationNodeID, "old")
 	named := func(name string) func(*storagev1.VolumeAttachment) {
 		return func(va *storagev1.VolumeAttachment) { va.Spec.Source.PersistentVolumeName = &name }
@@ -71,7 +92,7 @@ func TestVolumeAttachmentAsksForWhatItMayHaveOrGetAttached(t *testing.T) {
 			va.Name = fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driverName+va.Spec.NodeName)))
 		}
 	}
-	inlined := func(va *storagev1.VolumeAttachment) { inline(&volume().Spec)(va) }
+	inlined := func(va *storagev1.VolumeAttachment) { inline(&newVolume().Spec)(va) }
 	for _, tc := range []struct {
 		name string
 		va   *storagev1.VolumeAttachment
@@ -92,17 +113,18 @@ func TestVolumeAttachmentAsksForWhatItMayHaveOrGetAttached(t *testing.T) {
 			[]string{"vol-1 id-1", "vol-1 id-2", "vol-1 old", "vol-2 id-1", "vol-2 id-2", "vol-2 old"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t, lister, tc.va, volume(), second, node("node-1", "id-1"), node("node-2", "id-2"), node("node-3", "old"))
-			l := listing{driver: lister, after: w.watch.View.AttachmentsOfDriver(driverName), changed: func(attach.Target) bool { return false }}
+			w := newWorld(t, lister, tc.va, newVolume(), second, node("node-1", "id-1"), node("node-2", "id-2"), node("node-3", "old"))
+			l := listing{driver: lister, after: w.watch.Overlay.AttachmentsOfDriver(driverName), changed: func(attach.Target) bool { return false }}
 			l.published = csiclient.Published{"vol-1": on("id-1", "id-2", "old"), "vol-2": on("old", "id-2", "id-1")}
 			w.watch.findClaimants(&l)
 			var got []string
 			for _, handle := range []string{"vol-1", "vol-2"} {
 				for _, nodeID := range []string{"id-1", "id-2", "old"} {
 					at := attach.Target{VolumeHandle: handle, NodeID: nodeID}
-					if w.watch.facts(t.Context(), l, []attach.Target{at})[0].Claimant != "" {
+					w.watch.findVolumes(t.Context(), &l, at)
+					if d, _ := w.watch.look(&l, at); d == nil {
 						got = append(got, handle+" "+nodeID)
-					} else if !slices.Contains(w.watch.unclaimed(l), at) {
+					} else if !slices.Contains(l.unclaimed(), at) {
 						t.Errorf("%s is not looked at", at)
 					}
 				}
@@ -132,9 +154,9 @@ func migrated(t *testing.T, objects ...any) *world {
 
 func TestDanglingVolumeThatIsMigratedIsFoundByTheHandleOfItsPersistentVolume(t *testing.T) {
 	w := migrated(t)
-	w.watch.Check(t.Context())
-	w.watch.Check(t.Context())
-	if want := []string{"detach"}; !slices.Equal(w.dangling, want) {
+	w.check()
+	w.check()
+	if want := []string{"detaching it there"}; !slices.Equal(w.dangling, want) {
 		t.Fatalf("dangling: %q", w.dangling)
 	}
 	target := attach.Target{VolumeHandle: "projects/UNSPECIFIED/zones/us-central1-a/disks/disk", NodeID: gceNode}
@@ -157,7 +179,7 @@ func TestVolumeAttachmentOfAMigratedVolumeOnAnUnknownNodeAsksForWhatTheDriverLis
 			va.Name = fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+gcePD+va.Spec.NodeName)))
 			w := migrated(t, va)
 			for range 3 {
-				w.watch.Check(t.Context())
+				w.check()
 			}
 			if len(w.dangling) > 0 {
 				t.Errorf("not asked for: %q", w.dangling)
@@ -175,25 +197,32 @@ func TestDanglingVolumeIsActedOnAfterTwoListingsInARow(t *testing.T) {
 		confirm  bool // another listing soon
 	}{
 		"once":                       {registry.UnexpectedDetach, []csiclient.Published{there}, nil, true},
-		"twice":                      {registry.UnexpectedDetach, []csiclient.Published{there, there}, []string{"detach"}, false},
-		"a listing fails in between": {registry.UnexpectedDetach, []csiclient.Published{there, nil, there}, []string{"detach"}, false},
+		"twice":                      {registry.UnexpectedDetach, []csiclient.Published{there, there}, []string{"detaching it there"}, false},
+		"a listing fails in between": {registry.UnexpectedDetach, []csiclient.Published{there, nil, there}, []string{"detaching it there"}, false},
 		"not there in between":       {registry.UnexpectedDetach, []csiclient.Published{there, {}, there}, nil, true},
-		"after the detach anew":      {registry.UnexpectedDetach, []csiclient.Published{there, there, there}, []string{"detach"}, true},
+		"after the detach anew":      {registry.UnexpectedDetach, []csiclient.Published{there, there, there}, []string{"detaching it there"}, true},
 		"a listing fails":            {registry.UnexpectedDetach, []csiclient.Published{there, nil}, nil, true},
-		"reported once":              {registry.UnexpectedReport, []csiclient.Published{there, there, there, there}, []string{"kept because drift.unexpected is report"}, false},
+		"reported once":              {registry.UnexpectedReport, []csiclient.Published{there, there, there, there}, []string{"not detaching it there because drift.unexpected is report"}, false},
 		"reported, gone and back": {registry.UnexpectedReport, []csiclient.Published{there, there, {}, there, there},
-			[]string{"kept because drift.unexpected is report", "kept because drift.unexpected is report"}, false},
+			[]string{"not detaching it there because drift.unexpected is report", "not detaching it there because drift.unexpected is report"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, lister, volume(), csiNode("id-1"))
-			w.watch.Settings = func() registry.Drift { return registry.Drift{Unexpected: tc.action} }
+			w := newWorld(t, lister, newVolume(), csiNode("id-1"))
+			w.drift.Unexpected = tc.action
 			for _, w.listed = range tc.listings {
-				w.watch.Check(t.Context())
+				w.check()
 			}
 			if !slices.Equal(w.dangling, tc.want) || w.watch.confirm != tc.confirm {
 				t.Errorf("dangling: %q, want %q; to be confirmed: %v", w.dangling, tc.want, w.watch.confirm)
 			}
 		})
+	}
+}
+
+// workAt begins work for a volume on node-1.
+func workAt(handle string) func(*world) {
+	return func(w *world) {
+		w.table.Queue.Add(queue.ClaimKey("other"), queue.AttachLane, queue.Place{Target: attach.Target{VolumeHandle: handle, NodeID: "id-1"}})
 	}
 }
 
@@ -207,21 +236,21 @@ func TestVolumeIsKeptWhereItWasAskedForOrWorkedOnDuringTheListing(t *testing.T) 
 		"nothing happens":          {nil, func(*world) {}, false},
 		"a VolumeAttachment goes":  {asking, func(w *world) { w.remove(asking) }, true},
 		"a VolumeAttachment comes": {nil, func(w *world) { w.put(asking) }, true},
-		"work begins":              {nil, func(w *world) { w.changed = map[attach.Target]bool{{VolumeHandle: "vol-1", NodeID: "id-1"}: true} }, true},
-		"work begins on another":   {nil, func(w *world) { w.changed = map[attach.Target]bool{{VolumeHandle: "vol-2", NodeID: "id-1"}: true} }, false},
+		"work begins":              {nil, workAt("vol-1"), true},
+		"work begins on another":   {nil, workAt("vol-2"), false},
 		"a VolumeAttachment with another volume goes": {attachment(annotated(attach.AnnotationVolumeHandle, "vol-2"), func(va *storagev1.VolumeAttachment) {
 			va.Spec.Source.PersistentVolumeName = ptr("pv-2")
 		}), func(w *world) { w.remove(asking) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, lister, volume(), csiNode("id-1"))
+			w := newWorld(t, lister, newVolume(), csiNode("id-1"))
 			w.listed = csiclient.Published{"vol-1": on("id-1")}
-			w.watch.Check(t.Context())
+			w.check()
 			if tc.before != nil {
 				w.put(tc.before)
 			}
 			w.during = func() { tc.during(w) }
-			w.watch.Check(t.Context())
+			w.check()
 			if kept := len(w.dangling) == 0; kept != tc.kept {
 				t.Errorf("kept: %v, want %v", kept, tc.kept)
 			}
@@ -230,9 +259,9 @@ func TestVolumeIsKeptWhereItWasAskedForOrWorkedOnDuringTheListing(t *testing.T) 
 }
 
 func TestDanglingVolumeIsKeptWhileItsNodeUsesIt(t *testing.T) {
-	w := newWorld(t, lister, volume(), csiNode("id-1"))
+	w := newWorld(t, lister, newVolume(), csiNode("id-1"))
 	w.listed = csiclient.Published{"vol-1": on("id-1")}
-	using, reads := &corev1.Node{Status: corev1.NodeStatus{VolumesInUse: []corev1.UniqueVolumeName{"kubernetes.io/csi/" + driverName + "^vol-1"}}}, 0
+	reads := 0
 	w.node = using
 	w.watch.Nodes.Read = func(context.Context, string) (*corev1.Node, error) {
 		reads++
@@ -247,18 +276,18 @@ func TestDanglingVolumeIsKeptWhileItsNodeUsesIt(t *testing.T) {
 		kept string
 	}{{using, "it is in use on node node-1"}, {nil, "whether it is in use on node node-1 is not known: no answer"}} {
 		w.node = tc.node
-		w.watch.Check(t.Context())
-		w.watch.Check(t.Context())
-		if r := w.watch.Reported(); len(r) != 1 || r[0].Kept != tc.kept || w.watch.WhyKeptNow(t.Context(), target) != tc.kept {
+		w.check()
+		w.check()
+		if r := w.watch.Reported(); len(r) != 1 || r[0].LastError != tc.kept || w.watch.WhyKeptNow(t.Context(), target) != tc.kept {
 			t.Errorf("reported: %+v, want it kept because %s", r, tc.kept)
 		}
 	}
-	if want := []string{"kept because it is in use on node node-1"}; !slices.Equal(w.dangling, want) || reads != 5 {
+	if want := []string{"not detaching it there because it is in use on node node-1"}; !slices.Equal(w.dangling, want) || reads != 5 {
 		t.Errorf("dangling: %q, want %q; %d reads of the Node, want 5", w.dangling, want, reads)
 	}
 	w.node = &corev1.Node{}
-	w.watch.Check(t.Context())
-	if len(w.watch.Reported()) > 0 || len(w.dangling) != 2 || w.dangling[1] != "detach" {
+	w.check()
+	if len(w.watch.Reported()) > 0 || len(w.dangling) != 2 || w.dangling[1] != "detaching it there" {
 		t.Errorf("reported %+v, dangling %q when it is not in use any more", w.watch.Reported(), w.dangling)
 	}
 }

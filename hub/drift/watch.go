@@ -9,12 +9,16 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -35,63 +39,46 @@ type Session interface {
 	ListVolumes(ctx context.Context, pageSize int) (listed csiclient.Published, took time.Duration, err error)
 }
 
-// View is what this process knows of the driver's objects, its own writes included: a *cache.Overlay.
-type View interface {
-	AttachmentsOfDriver(driver string) []*storagev1.VolumeAttachment
-	Newest(*storagev1.VolumeAttachment) *storagev1.VolumeAttachment
-	CachedInputs(*storagev1.VolumeAttachment) attach.Inputs
-}
+// driftDetected is the reason of the Events.
+const driftDetected = "DriftDetected"
 
-// Queue is the work for the driver.
-type Queue interface {
-	// Listing notes from now on at which targets work begins and ends, until end is called. changed reports whether there was
-	// work at a target since, or is now: what a listing says about it may be out of date then.
-	Listing() (changed func(attach.Target) bool, end func())
-	// Has reports whether there is work for a VolumeAttachment.
-	Has(attachment string) bool
-	// Listed takes a listing that has begun at a time. has returns whether it has a volume with its nodes, and whether at a node ID.
-	Listed(has func(attach.Target) (listed, there bool), began time.Time)
-}
-
-// Actions are what follows from a listing.
-type Actions interface {
-	// Missing is called for each second listing in a row that does not have an attached volume on its node.
-	Missing(va *storagev1.VolumeAttachment, isNew bool)
-	// Present is called if a listing has the volume of a VolumeAttachment, and work for it or its attachError says otherwise.
-	Present(context.Context, *storagev1.VolumeAttachment)
-	// Dangling is called if the second listing in a row has a dangling volume. kept is why it must not be detached; "": it may be.
-	Dangling(d *Dangling, kept string)
-}
-
-// Watch compares the list of one driver during one term of its lease.
+// Watch compares the list of one driver during one term of its lease, and acts on the differences.
 type Watch struct {
-	Driver   func() attach.Driver
-	Settings func() registry.Drift
+	Decider  func() attach.Driver
+	Settings func() registry.Settings
 	Session  func() Session // nil: there is none now
 	Cluster  *cache.Cluster
+	Overlay  *cache.Overlay
+	Table    *volume.Table
 	Nodes    *Nodes
-	View     View
-	// KnowsAll reports whether the view has every VolumeAttachment that a former leader may have worked for.
+	// KnowsAll reports whether the cache has every VolumeAttachment that a former leader may have worked for.
 	KnowsAll func(context.Context) (bool, error)
-	Queue    Queue
-	Actions  Actions
-	Logger   klog.Logger
+	PlaceOf  func(*storagev1.VolumeAttachment, attach.Operation) queue.Place
+	Writer   func() attach.Attacher
+	Metrics  *status.DriverMetrics
+	Warn     func(object runtime.Object, reason, message string) // records an Event
 
-	lag      float64 // of the first listing, in intervals: drivers do not list all at once
-	looked   bool    // there was a listing
-	took     time.Duration
-	failed   int // listings in a row
-	problem  loglimit.Problem
-	confirm  bool              // a difference needs another listing
-	missing  map[types.UID]int // listings in a row that have shown it
-	dangling map[attach.Target]int
+	// Log logs a line with Logger, VolumeLogger or UnownedLogger, at a bounded rate if it is important.
+	Log           func(l klog.Logger, important bool, message string, keysAndValues ...any)
+	Logger        klog.Logger
+	VolumeLogger  func(*storagev1.VolumeAttachment) klog.Logger
+	UnownedLogger func(volume.Unowned) klog.Logger
+
+	lag     float64 // of the first listing, in intervals: drivers do not list all at once
+	looked  bool    // there was a listing
+	took    time.Duration
+	failed  int // listings in a row
+	problem loglimit.Problem
+	confirm bool              // a difference needs another listing
+	missing map[types.UID]int // listings in a row that have shown it
 
 	mu       sync.Mutex
-	reported map[attach.Target]Reported // replaced by Check, guarded by mu
+	dangling map[attach.Target]*dangling // as the driver lists them; Check replaces the map, guarded by mu
 }
 
 // Pause returns the time from one listing to the next, and to the first. It doubles with each listing that fails.
-func (w *Watch) Pause(interval time.Duration) time.Duration {
+func (w *Watch) Pause(s registry.Settings) time.Duration {
+	interval := s.Drift.Interval
 	switch {
 	case interval == 0: // off
 		return math.MaxInt64
@@ -111,7 +98,7 @@ func (w *Watch) Pause(interval time.Duration) time.Duration {
 type listing struct {
 	driver    attach.Driver
 	published csiclient.Published
-	before    map[string]*storagev1.VolumeAttachment // by name, those from before the first page; compare leaves those that are gone since
+	before    map[string]*storagev1.VolumeAttachment // by name, those without work before the first page; compare takes out what has not changed
 	after     []*storagev1.VolumeAttachment
 	changed   func(attach.Target) bool
 	nodes     map[string][]string // names, by node ID
@@ -119,28 +106,30 @@ type listing struct {
 	// ask for a volume; "": at any.
 	claimed   map[attach.Target]bool
 	claimants map[string][]*storagev1.VolumeAttachment
+	volumes   map[string][]*attach.Volume // that may be at the targets, by attach.Driver.HandleKey
+	knowsAll  bool
 }
 
 // Check lists the volumes once and acts on the differences that the listing confirms.
 func (w *Watch) Check(ctx context.Context) {
 	w.looked = true
-	session, settings, began := w.Session(), w.Settings(), time.Now()
-	if session == nil {
+	session, began := w.Session(), time.Now()
+	l := listing{driver: w.Decider(), before: map[string]*storagev1.VolumeAttachment{}}
+	if session == nil || !l.driver.Capabilities.ListPublishedNodes {
 		return
 	}
-	l := listing{driver: w.Driver(), before: map[string]*storagev1.VolumeAttachment{}}
-	for _, va := range w.View.AttachmentsOfDriver(l.driver.Name) {
-		if !w.Queue.Has(va.Name) {
+	for _, va := range w.Overlay.AttachmentsOfDriver(l.driver.Name) {
+		if !w.Table.Queue.Has(queue.ClaimKey(va.Name)) {
 			l.before[va.Name] = va
 		}
 	}
 	var end func()
-	l.changed, end = w.Queue.Listing()
+	l.changed, end = w.Table.Listing()
 	defer end()
 	bounded, cancel := context.WithTimeout(ctx, longestListing)
 	defer cancel()
 	var err error
-	l.published, w.took, err = session.ListVolumes(bounded, settings.PageSize)
+	l.published, w.took, err = session.ListVolumes(bounded, w.Settings().Drift.PageSize)
 	if err != nil {
 		if w.failed++; ctx.Err() == nil && w.problem.IsDue(err.Error(), time.Now()) {
 			w.Logger.Info("ListVolumes failed, so drift was not checked, will retry", "err", err)
@@ -148,21 +137,26 @@ func (w *Watch) Check(ctx context.Context) {
 		return
 	}
 	w.failed, w.confirm = 0, false
-	l.driver, l.after = w.Driver(), w.View.AttachmentsOfDriver(l.driver.Name)
-	w.Queue.Listed(func(at attach.Target) (listed, there bool) {
-		nodes, listed := l.published[l.driver.ListedHandle(at.VolumeHandle, at.NodeID)]
-		return listed && !nodes.Unknown, nodes.Has(at.NodeID)
-	}, began)
+	l.driver, l.after = w.Decider(), w.Overlay.AttachmentsOfDriver(l.driver.Name)
+	w.endUnowned(l, began)
 	w.compare(ctx, l)
-	w.findClaimants(&l)
-	w.actOnDangling(ctx, l)
+	w.checkDangling(ctx, l)
 }
 
-// next returns how many listings in a row have shown each difference, after another one that shows some.
-func next[K comparable](listings map[K]int, found []K) map[K]int {
-	next := make(map[K]int, len(found))
-	for _, key := range found {
-		next[key] = listings[key] + 1
+// endUnowned ends the unowned publications that a listing does not show any more, and those that the hub must only report by now.
+func (w *Watch) endUnowned(l listing, began time.Time) {
+	has := func(at attach.Target) (listed, there bool) {
+		nodes, listed := l.published[l.driver.ListedHandle(at.VolumeHandle, at.NodeID)]
+		return listed && !nodes.Unknown, nodes.Has(at.NodeID)
 	}
-	return next
+	for _, u := range w.Table.Listed(has, began, w.Settings().Timeout) {
+		message := "ListVolumes does not report the volume of a deleted VolumeAttachment on this node, not detaching it"
+		if u.Listed {
+			message = "ListVolumes no longer reports the volume on this node, not detaching it"
+		}
+		w.Log(w.UnownedLogger(u), true, message)
+	}
+	if w.Settings().Drift.Unexpected != registry.UnexpectedDetach {
+		w.Table.DropFound() // the next listings report them
+	}
 }

@@ -5,53 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
-
-// The lists of storage systems are often late.
-func TestDifferenceCountsWhenListingsInARowShowIt(t *testing.T) {
-	type found = []string
-	for _, tc := range []struct {
-		name     string
-		listings []found
-		want     []found // seen in two listings in a row, after each listing
-	}{
-		{"seen once", []found{{"a"}}, []found{nil}},
-		{"seen twice", []found{{"a"}, {"a"}}, []found{nil, {"a"}}},
-		{"seen ever again", []found{{"a"}, {"a"}, {"a"}}, []found{nil, {"a"}, {"a"}}},
-		{"agreed in between", []found{{"a"}, {}, {"a"}}, []found{nil, nil, nil}},
-		{"each for itself", []found{{"a"}, {"b", "a"}, {"b"}}, []found{nil, {"a"}, {"b"}}},
-		{"several at once", []found{{"b", "a"}, {"a", "b"}}, []found{nil, {"a", "b"}}},
-		{"nothing found", []found{{}, nil}, []found{nil, nil}},
-		{"gone", []found{{"a"}, {}}, []found{nil, nil}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			var c map[string]int
-			var got []found
-			for _, listing := range tc.listings {
-				c = next(c, listing)
-				var twice found
-				for key, n := range c {
-					if n >= 2 {
-						twice = append(twice, key)
-					}
-				}
-				slices.Sort(twice)
-				got = append(got, twice)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("seen twice (-want +got):\n%s", diff)
-			}
-			if last := tc.listings[len(tc.listings)-1]; len(c) != len(last) {
-				t.Errorf("kept %d of %d", len(c), len(last))
-			}
-		})
-	}
-}
 
 func TestPauseIsShortToConfirmAndLongAfterListingsThatFailOrTakeLong(t *testing.T) {
 	const minute = time.Minute
@@ -72,7 +31,7 @@ func TestPauseIsShortToConfirmAndLongAfterListingsThatFailOrTakeLong(t *testing.
 		"takes long":                         {&Watch{looked: true, took: 9 * minute}, minute, 90 * minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := tc.w.Pause(tc.interval); got != tc.want {
+			if got := tc.w.Pause(registry.Settings{Drift: registry.Drift{Interval: tc.interval}}); got != tc.want {
 				t.Errorf("pause %v, want %v", got, tc.want)
 			}
 		})
@@ -93,25 +52,25 @@ func TestWhatHasChangedSinceTheFirstPageIsNotMissing(t *testing.T) {
 		during func(w *world)
 		want   []string // by two listings
 	}{
-		"nothing changes":                 {settled, func(*world) {}, []string{"new va-1"}},
+		"nothing changes":                 {settled, func(*world) {}, []string{"va-1"}},
 		"it changes":                      {settled, func(w *world) { w.put(attachment(append(noted("vol-1", "id-1"), version(time.Now().String()))...)) }, nil},
-		"work begins":                     {settled, func(w *world) { w.working = map[string]bool{"va-1": true} }, nil},
+		"work begins":                     {settled, (*world).work, nil},
 		"it is new":                       {attachment(guarded), func(w *world) { w.put(settled) }, nil},
 		"it is being deleted":             {attachment(append(noted("vol-1", "id-1"), version("1"), deleted)...), func(*world) {}, nil},
 		"its finalizer is to be restored": {attachment(attached, version("1"), annotated(attach.AnnotationVolumeHandle, "vol-1"), annotated(attach.AnnotationNodeID, "id-1")), func(*world) {}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, lister, tc.before, volume(), csiNode("id-1"))
+			w := newWorld(t, lister, tc.before, newVolume(), csiNode("id-1"))
 			w.listed = csiclient.Published{}
 			w.during = func() { tc.during(w) }
-			w.watch.Check(t.Context())
+			w.check()
 			if len(w.missing) > 0 {
 				t.Errorf("missing after one listing: %v", w.missing)
 			}
 			if name == "it is new" {
 				w.put(tc.before)
 			}
-			w.watch.Check(t.Context())
+			w.check()
 			if !slices.Equal(w.missing, tc.want) {
 				t.Errorf("missing: %q, want %q", w.missing, tc.want)
 			}
@@ -121,55 +80,68 @@ func TestWhatHasChangedSinceTheFirstPageIsNotMissing(t *testing.T) {
 
 // Work for it began before the first page and ended before the last: the list may be from before.
 func TestWorkThatEndsDuringAListingMakesItOutOfDate(t *testing.T) {
-	w := newWorld(t, lister, attachment(attached, guarded, annotated(attach.AnnotationNodeID, "id-1")), volume(), csiNode("id-1"))
+	w := newWorld(t, lister, attachment(attached, guarded, annotated(attach.AnnotationNodeID, "id-1")), newVolume(), csiNode("id-1"))
 	w.listed = csiclient.Published{}
 	for range 3 {
-		w.working = map[string]bool{"va-1": true}
-		w.during = func() { w.working = nil }
-		w.watch.Check(t.Context())
+		w.work()
+		w.during = w.rest
+		w.check()
 	}
 	if len(w.missing) > 0 {
 		t.Errorf("missing: %q", w.missing)
 	}
 }
 
-func TestMissingIsSaidAgainAfterTwoMoreListingsAndNewAfterItWasThere(t *testing.T) {
-	w := newWorld(t, lister, attachment(attached, guarded, annotated(attach.AnnotationNodeID, "id-1")), volume(), csiNode("id-1"))
+func TestMissingVolumeIsAttachedAgainAfterTwoMoreListingsAndReportedAfterItWasThere(t *testing.T) {
+	w := newWorld(t, lister, attachment(attached, guarded, annotated(attach.AnnotationNodeID, "id-1")), newVolume(), csiNode("id-1"))
+	w.drift.Action = registry.DriftReattach
 	for i, p := range []csiclient.Published{{}, nil, {}, {}, {}, {"vol-1": on("id-1")}, {}, {}} {
 		w.listed = p
-		before := len(w.missing)
-		w.watch.Check(t.Context())
-		if said, want := len(w.missing) > before, i == 2 || i == 4 || i == 7; said != want {
-			t.Errorf("listing %d: said %v, want %v", i, said, want)
+		reported := len(w.missing)
+		w.check()
+		if got, want := len(w.missing) > reported, i == 2 || i == 7; got != want {
+			t.Errorf("listing %d: reported %v, want %v", i, got, want)
 		}
-	}
-	if want := []string{"new va-1", "va-1", "new va-1"}; !slices.Equal(w.missing, want) {
-		t.Errorf("missing: %q, want %q", w.missing, want)
+		if want := i == 2 || i == 4 || i == 7; w.isWorking() != want {
+			t.Errorf("listing %d: to be attached again %v, want %v", i, w.isWorking(), want)
+		}
+		w.rest()
 	}
 }
 
-func TestWhatIsListedWhileItIsWorkedOnOrHasAnErrorIsPresent(t *testing.T) {
+func TestWhatIsListedWhileItIsRepairedOrHasAnErrorIsPresent(t *testing.T) {
 	noted := []func(*storagev1.VolumeAttachment){attached, guarded, annotated(attach.AnnotationVolumeHandle, "vol-1"), annotated(attach.AnnotationNodeID, "id-1")}
 	failed := func(va *storagev1.VolumeAttachment) { va.Status.AttachError = &storagev1.VolumeError{Message: "no"} }
 	for name, tc := range map[string]struct {
 		va      *storagev1.VolumeAttachment
 		working bool
 		listed  csiclient.Published
-		want    int
+		want    string
 	}{
-		"nothing is wrong":        {attachment(noted...), false, csiclient.Published{"vol-1": on("id-1")}, 0},
-		"its repair goes on":      {attachment(noted...), true, csiclient.Published{"vol-1": on("id-1")}, 1},
-		"it has an error":         {attachment(append(noted, failed)...), false, csiclient.Published{"vol-1": on("id-1")}, 1},
-		"it is elsewhere":         {attachment(append(noted, failed)...), false, csiclient.Published{"vol-1": on("id-2")}, 0},
-		"its nodes are not known": {attachment(noted...), true, csiclient.Published{"vol-1": {Unknown: true}}, 0},
-		"it is being deleted":     {attachment(append(noted, failed, deleted)...), false, csiclient.Published{"vol-1": on("id-1")}, 0},
+		"nothing is wrong":        {attachment(noted...), false, csiclient.Published{"vol-1": on("id-1")}, ""},
+		"its repair goes on":      {attachment(noted...), true, csiclient.Published{"vol-1": on("id-1")}, "found"},
+		"it has an error":         {attachment(append(noted, failed)...), false, csiclient.Published{"vol-1": on("id-1")}, "forgotten"},
+		"it is elsewhere":         {attachment(append(noted, failed)...), false, csiclient.Published{"vol-1": on("id-2")}, ""},
+		"its nodes are not known": {attachment(noted...), true, csiclient.Published{"vol-1": {Unknown: true}}, "lost"},
+		"it is being deleted":     {attachment(append(noted, failed, deleted)...), false, csiclient.Published{"vol-1": on("id-1")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, lister, tc.va, volume(), csiNode("id-1"))
-			w.listed, w.working = tc.listed, map[string]bool{"va-1": tc.working}
-			w.watch.Check(t.Context())
-			if len(w.present) != tc.want || len(w.missing) > 0 {
-				t.Errorf("present %q, missing %q, want %d present", w.present, w.missing, tc.want)
+			w := newWorld(t, lister, tc.va, newVolume(), csiNode("id-1"))
+			if w.listed = tc.listed; tc.working {
+				w.work()
+				w.table.Open(tc.va)
+				w.table.SetLost(tc.va, true)
+			}
+			w.check()
+			got := map[bool]string{true: "lost", false: ""}[w.table.IsLost(tc.va)]
+			if got == "" && tc.working {
+				got = "found"
+			}
+			if w.forgotten > 0 {
+				got += "forgotten"
+			}
+			if got != tc.want || len(w.missing) > 0 {
+				t.Errorf("got %q, want %q; missing %q", got, tc.want, w.missing)
 			}
 		})
 	}
@@ -178,8 +150,8 @@ func TestWhatIsListedWhileItIsWorkedOnOrHasAnErrorIsPresent(t *testing.T) {
 func TestDriverThatListsNothingIsNotAsked(t *testing.T) {
 	w := newWorld(t, lister)
 	w.watch.Session = func() Session { return nil }
-	w.watch.Check(t.Context())
-	if w.listings > 0 || w.watch.Pause(time.Minute) != time.Minute {
-		t.Errorf("%d listings, pause %v", w.listings, w.watch.Pause(time.Minute))
+	w.check()
+	if w.listings > 0 || w.watch.Pause(registry.Settings{Drift: registry.Drift{Interval: time.Minute}}) != time.Minute {
+		t.Errorf("%d listings, pause %v", w.listings, w.watch.Pause(registry.Settings{Drift: registry.Drift{Interval: time.Minute}}))
 	}
 }

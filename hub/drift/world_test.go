@@ -3,12 +3,14 @@ package drift
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -16,6 +18,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -64,8 +69,8 @@ func inline(spec *corev1.PersistentVolumeSpec) func(*storagev1.VolumeAttachment)
 	}
 }
 
-// volume returns a ReadWriteOnce PersistentVolume pv-1 with the handle vol-1.
-func volume(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+// newVolume returns a ReadWriteOnce PersistentVolume pv-1 with the handle vol-1.
+func newVolume(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pv-1", UID: "pv-uid-1"},
 		Spec: corev1.PersistentVolumeSpec{
@@ -93,16 +98,18 @@ func on(nodeIDs ...string) csiclient.PublishedNodes { return csiclient.Published
 
 // world is all that a Watch needs. A listing that is nil fails.
 type world struct {
-	t       *testing.T
-	watch   *Watch
-	listed  csiclient.Published
-	during  func() // a listing
-	changed map[attach.Target]bool
-	working map[string]bool
-	node    *corev1.Node
+	t      *testing.T
+	watch  *Watch
+	table  *volume.Table
+	drift  registry.Drift
+	driver attach.Driver
+	listed csiclient.Published
+	during func() // a listing
+	node   *corev1.Node
 
-	listings                   int
-	missing, present, dangling []string // what the Actions were called with
+	listings          int
+	missing, dangling []string // what Events were recorded
+	forgotten         int      // errors, by writes
 }
 
 func newWorld(t *testing.T, driver attach.Driver, objects ...any) *world {
@@ -115,14 +122,54 @@ func newWorld(t *testing.T, driver attach.Driver, objects ...any) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, during: func() {}, node: &corev1.Node{}}
-	w.watch = &Watch{Driver: func() attach.Driver { return driver }, Settings: func() registry.Drift { return registry.Drift{Unexpected: registry.UnexpectedDetach} },
-		Session: func() Session { return w }, Cluster: cluster, View: cache.NewOverlay(klog.Background(), cluster), Queue: w,
-		KnowsAll: func(context.Context) (bool, error) { return true, nil }, Actions: w, Logger: klog.Background(),
-		Nodes: &Nodes{Read: func(context.Context, string) (*corev1.Node, error) { return w.node, nil }}}
+	w := &world{t: t, table: volume.NewTable(finalizer), drift: registry.Drift{Unexpected: registry.UnexpectedDetach}, driver: driver, during: func() {}, node: &corev1.Node{}}
+	logger := klog.Background()
+	w.watch = &Watch{
+		Decider: func() attach.Driver { return w.driver }, Settings: func() registry.Settings { return registry.Settings{Drift: w.drift} },
+		Session: func() Session { return w }, Cluster: cluster, Overlay: cache.NewOverlay(logger, cluster), Table: w.table,
+		Nodes:    &Nodes{Read: func(context.Context, string) (*corev1.Node, error) { return w.node, nil }},
+		KnowsAll: func(context.Context) (bool, error) { return true, nil },
+		PlaceOf:  func(*storagev1.VolumeAttachment, attach.Operation) queue.Place { return queue.Place{} },
+		Writer: func() attach.Attacher {
+			w.forgotten++
+			return attach.Attacher{Writer: attach.Writer{Kube: kube, Fence: func(context.Context) error { return errors.New("no writes") }}}
+		},
+		Metrics: status.NewMetrics().Driver(driverName), Warn: w.warn,
+		Log: func(klog.Logger, bool, string, ...any) {}, Logger: logger,
+		VolumeLogger: func(*storagev1.VolumeAttachment) klog.Logger { return logger }, UnownedLogger: func(volume.Unowned) klog.Logger { return logger },
+	}
+	w.table.Queue.Begin()
 	w.put(objects...)
 	return w
 }
+
+func (w *world) warn(object runtime.Object, _, message string) {
+	switch o := object.(type) {
+	case *storagev1.VolumeAttachment:
+		w.missing = append(w.missing, o.Name)
+	case *corev1.PersistentVolume:
+		_, end, _ := strings.Cut(message, "; ")
+		w.dangling = append(w.dangling, end)
+	}
+}
+
+// check compares, and ends the detaches that it asks for.
+func (w *world) check() {
+	w.watch.Check(w.t.Context())
+	for _, u := range w.table.UnownedAll() {
+		w.table.Resolve(u.Target)
+	}
+}
+
+// work begins work for va-1.
+func (w *world) work() {
+	w.table.Queue.Add(queue.ClaimKey("va-1"), queue.DriftLane, queue.Place{})
+}
+
+// rest ends all work.
+func (w *world) rest() { w.table.Queue.Begin() }
+
+func (w *world) isWorking() bool { return w.table.Queue.Has(queue.ClaimKey("va-1")) }
 
 // put stores objects, of which the world keeps copies.
 func (w *world) put(objects ...any) {
@@ -154,24 +201,4 @@ func (w *world) ListVolumes(context.Context, int) (csiclient.Published, time.Dur
 		return nil, 0, errors.New("no list")
 	}
 	return w.listed, time.Second, nil
-}
-
-func (w *world) Listing() (func(attach.Target) bool, func()) {
-	return func(at attach.Target) bool { return w.changed[at] }, func() {}
-}
-
-func (w *world) Has(name string) bool { return w.working[name] }
-
-func (w *world) Listed(func(attach.Target) (listed, there bool), time.Time) {}
-
-func (w *world) Missing(va *storagev1.VolumeAttachment, isNew bool) {
-	w.missing = append(w.missing, map[bool]string{true: "new ", false: ""}[isNew]+va.Name)
-}
-
-func (w *world) Present(_ context.Context, va *storagev1.VolumeAttachment) {
-	w.present = append(w.present, va.Name)
-}
-
-func (w *world) Dangling(d *Dangling, kept string) {
-	w.dangling = append(w.dangling, map[bool]string{true: "detach", false: "kept because " + kept}[kept == ""])
 }

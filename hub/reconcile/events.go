@@ -20,7 +20,6 @@ const (
 	detachFailed  = "DetachFailed"
 	attachStuck   = "AttachStuck"
 	detachStuck   = "DetachStuck"
-	driftDetected = "DriftDetected"
 	foreignWriter = "ForeignWriter"
 	detachGivenUp = "DetachGivenUp"
 	noAttach      = "AttachRequiredFalse"

@@ -79,6 +79,7 @@ type Options struct {
 // other drivers except the cluster's caches, which it only reads.
 type Worker struct {
 	Options
+	Drift           *drift.Watch
 	term            *lease.Term
 	began           time.Time // the term, in this process
 	finalizer       string
@@ -86,7 +87,6 @@ type Worker struct {
 	budget          *rate.Limiter // of writes to the Kubernetes API
 	finalizerWrites *attach.FinalizerWrites
 	nodes           drift.Nodes
-	drift           *drift.Watch
 
 	conflictLog loglimit.Problem
 
@@ -109,7 +109,18 @@ func New(o Options, term *lease.Term) *Worker {
 		budget:          rate.NewLimiter(rate.Inf, 0),
 		finalizerWrites: &attach.FinalizerWrites{Newest: o.Overlay.Volume},
 	}
-	l.nodes.Read, l.drift = o.Cluster.ReadNode, l.newDrift()
+	l.nodes.Read = o.Cluster.ReadNode
+	l.Drift = &drift.Watch{
+		Session: func() drift.Session {
+			if s := o.Session(); s != nil && !s.HasEnded() {
+				return s
+			}
+			return nil
+		},
+		Decider: o.Decider, Settings: o.Settings, Cluster: o.Cluster, Overlay: o.Overlay, Table: o.Table, Nodes: &l.nodes, KnowsAll: l.knowsAll,
+		PlaceOf: l.PlaceOf, Writer: l.Writer, Metrics: o.Metrics, Warn: l.Warn,
+		Log: l.log.line, Logger: o.Logger, VolumeLogger: l.VolumeLogger, UnownedLogger: l.UnownedLogger,
+	}
 	o.Queue.Begin()
 	l.SetLimits(o.Settings())
 	return l

@@ -95,7 +95,7 @@ func (l *Worker) whyKept(ctx context.Context, r round, u volume.Unowned) error {
 	case owner != volume.NoOwner:
 		return errOwnerUnclear
 	case u.Listed:
-		if kept := l.drift.WhyKeptNow(ctx, u.Target); kept != "" {
+		if kept := l.Drift.WhyKeptNow(ctx, u.Target); kept != "" {
 			return errKept(kept)
 		}
 		return nil

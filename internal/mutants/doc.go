@@ -291,22 +291,14 @@
 //   - failures of the attach delay the detach. A Pod that was deleted keeps its volume for minutes.
 //     Killed by hub/queue.TestFailuresOfAnAttachAreNotThoseOfTheDetach.
 //
-// hub/drift/watch.go:
+// hub/drift/missing.go:
 //
 //   - one listing confirms a difference. A storage system whose list is late has volumes attached again that were never lost.
-//     Killed by hub/drift.TestDifferenceCountsWhenListingsInARowShowIt.
-//
-// hub/drift/compare.go:
-//
+//     Killed by hub/drift.TestMissingVolumeIsAttachedAgainAfterTwoMoreListingsAndReportedAfterItWasThere.
 //   - difference at a VolumeAttachment that has changed counts. A volume is attached again that is being detached.
 //     Killed by hub/tests.TestDriftLeavesWhatChangedMeanwhileAlone.
-//
-// hub/reconcile/drift.go:
-//
 //   - drift.action is ignored. The hub attaches volumes again although it is told to report only.
 //     Killed by hub/tests.TestDriftIsOnlyReportedWhenAskedTo.
-//   - change of drift.unexpected does not end detaches. After a change to report the hub still detaches what a listing has shown.
-//     Killed by hub/tests.TestChangeToReportEndsTheDetachOfWhatOnlyAListingHasShown.
 //
 // hub/drift/dangling.go:
 //
@@ -325,6 +317,11 @@
 //
 //   - volume in use is detached when its VolumeAttachment vanishes. A restore of etcd takes the volumes of running Pods.
 //     Killed by hub/tests.TestVolumeInUseIsNotDetachedWhenItsVolumeAttachmentVanishes.
+//
+// hub/drift/watch.go:
+//
+//   - change of drift.unexpected does not end detaches. After a change to report the hub still detaches what a listing has shown.
+//     Killed by hub/tests.TestChangeToReportEndsTheDetachOfWhatOnlyAListingHasShown.
 //
 // hub/volume/table.go:
 //

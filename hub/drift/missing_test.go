@@ -30,7 +30,7 @@ func TestDriftIsAnAttachedVolumeThatIsNotWhereItsStatusSays(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			va := attachment(attached, guarded, annotated(attach.AnnotationNodeID, "id-1"))
-			got, err := isMissing(lister, attach.Inputs{VolumeAttachment: va, PersistentVolume: attach.VolumeOf(volume()), CSINode: csiNode("id-1")}, tc.p)
+			_, got, err := find(lister, attach.Inputs{VolumeAttachment: va, PersistentVolume: attach.VolumeOf(newVolume()), CSINode: csiNode("id-1")}, tc.p)
 			if err != nil || got != tc.want {
 				t.Errorf("got %v, %v, want %v", got, err, tc.want)
 			}
@@ -60,7 +60,7 @@ func TestOnlyWhatIsToStayAttachedCanDrift(t *testing.T) {
 		{"driver that needs no attachments any more", without(func(d *attach.Driver) { d.NoAttach = true }), attachment(attached, guarded), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := isMissing(tc.driver, attach.Inputs{VolumeAttachment: tc.va, PersistentVolume: attach.VolumeOf(volume()), CSINode: csiNode("id-1")},
+			_, got, err := find(tc.driver, attach.Inputs{VolumeAttachment: tc.va, PersistentVolume: attach.VolumeOf(newVolume()), CSINode: csiNode("id-1")},
 				csiclient.Published{"vol-1": on()})
 			if err != nil || got != tc.want {
 				t.Errorf("got %v, %v, want %v", got, err, tc.want)
@@ -87,7 +87,7 @@ func TestNothingDriftsOnANodeThatIsGone(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			va := attachment(attached, guarded, annotated(attach.AnnotationNodeID, "old"))
-			got, err := isMissing(lister, attach.Inputs{VolumeAttachment: va, PersistentVolume: attach.VolumeOf(volume()), CSINode: tc.node}, tc.p)
+			_, got, err := find(lister, attach.Inputs{VolumeAttachment: va, PersistentVolume: attach.VolumeOf(newVolume()), CSINode: tc.node}, tc.p)
 			if err != nil || got != tc.want {
 				t.Errorf("got %v, %v, want %v", got, err, tc.want)
 			}
@@ -97,10 +97,10 @@ func TestNothingDriftsOnANodeThatIsGone(t *testing.T) {
 
 // A listing has the old volume, and not the one that its PersistentVolume names now.
 func TestDriftOfAVolumeThatIsGoneCannotBeTold(t *testing.T) {
-	recreated := volume(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "vol-2" })
+	recreated := newVolume(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "vol-2" })
 	for text, pv := range map[string]*corev1.PersistentVolume{`persistentvolume "pv-1" not found`: nil, "recreated": recreated} {
 		va := attachment(attached, guarded, annotated(attach.AnnotationVolumeHandle, "vol-1"))
-		got, err := isMissing(lister, attach.Inputs{VolumeAttachment: va, PersistentVolume: attach.VolumeOf(pv), CSINode: csiNode("id-1")}, csiclient.Published{"vol-1": on("id-1"), "vol-2": on()})
+		_, got, err := find(lister, attach.Inputs{VolumeAttachment: va, PersistentVolume: attach.VolumeOf(pv), CSINode: csiNode("id-1")}, csiclient.Published{"vol-1": on("id-1"), "vol-2": on()})
 		if got || err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("got %v, %v, want an error with %q", got, err, text)
 		}
@@ -121,7 +121,7 @@ func gceNodeWith(nodeID string) *storagev1.CSINode {
 
 // inTree is an in-tree GCE PD volume with the labels.
 func inTree(labels map[string]string) *corev1.PersistentVolume {
-	return volume(func(pv *corev1.PersistentVolume) {
+	return newVolume(func(pv *corev1.PersistentVolume) {
 		pv.Labels = labels
 		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
 			GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: "disk"}}
@@ -132,7 +132,7 @@ func TestDriftOfATranslatedVolumeIsToldByItsFullHandle(t *testing.T) {
 	zonal := map[string]string{corev1.LabelTopologyZone: "us-central1-a"}
 	regional := map[string]string{corev1.LabelTopologyZone: "us-central1-a__us-central1-b"}
 	inlined := func(handle string) *storagev1.VolumeAttachment {
-		spec := volume().Spec
+		spec := newVolume().Spec
 		spec.CSI.Driver, spec.CSI.VolumeHandle = gcePD, handle
 		return attachment(attached, guarded, inline(&spec))
 	}
@@ -157,7 +157,7 @@ func TestDriftOfATranslatedVolumeIsToldByItsFullHandle(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			d := lister
 			d.Name = gcePD
-			got, err := isMissing(d, attach.Inputs{VolumeAttachment: tc.va, PersistentVolume: attach.VolumeOf(tc.pv), CSINode: gceNodeWith(gceNode)},
+			_, got, err := find(d, attach.Inputs{VolumeAttachment: tc.va, PersistentVolume: attach.VolumeOf(tc.pv), CSINode: gceNodeWith(gceNode)},
 				csiclient.Published{tc.listed: on(gceNode)})
 			if err != nil || got != tc.want {
 				t.Errorf("got %v, %v, want %v", got, err, tc.want)
@@ -168,13 +168,13 @@ func TestDriftOfATranslatedVolumeIsToldByItsFullHandle(t *testing.T) {
 
 func TestHandleOfACSIVolumeIsNeverRepaired(t *testing.T) {
 	const handle = "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk"
-	pv := volume(func(pv *corev1.PersistentVolume) {
+	pv := newVolume(func(pv *corev1.PersistentVolume) {
 		pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle = gcePD, handle
 		metav1.SetMetaDataAnnotation(&pv.ObjectMeta, "pv.kubernetes.io/provisioned-by", gcePD)
 	})
 	d := lister
 	d.Name = gcePD
-	got, err := isMissing(d, attach.Inputs{VolumeAttachment: attachment(attached, guarded), PersistentVolume: attach.VolumeOf(pv), CSINode: gceNodeWith(gceNode)},
+	_, got, err := find(d, attach.Inputs{VolumeAttachment: attachment(attached, guarded), PersistentVolume: attach.VolumeOf(pv), CSINode: gceNodeWith(gceNode)},
 		csiclient.Published{handle: on(gceNode)})
 	if err != nil || got {
 		t.Errorf("got %v, %v", got, err)
@@ -183,10 +183,10 @@ func TestHandleOfACSIVolumeIsNeverRepaired(t *testing.T) {
 
 // Its handle is what the driver lists, and nothing has to be repaired. Such a volume was never attached again.
 func TestInlineVolumeOfADriverThatNothingIsTranslatedToDrifts(t *testing.T) {
-	spec := volume().Spec
+	spec := newVolume().Spec
 	inputs := attach.Inputs{VolumeAttachment: attachment(attached, guarded, inline(&spec)), CSINode: csiNode("id-1")}
 	for node, want := range map[string]bool{"id-1": false, "id-2": true} {
-		if got, err := isMissing(lister, inputs, csiclient.Published{"vol-1": on(node)}); err != nil || got != want {
+		if _, got, err := find(lister, inputs, csiclient.Published{"vol-1": on(node)}); err != nil || got != want {
 			t.Errorf("published on %s: got %v, %v, want %v", node, got, err, want)
 		}
 	}
@@ -194,7 +194,7 @@ func TestInlineVolumeOfADriverThatNothingIsTranslatedToDrifts(t *testing.T) {
 
 func TestHandleThatCannotBeRepairedIsNoDrift(t *testing.T) {
 	inlined := func(handle string) *storagev1.VolumeAttachment {
-		spec := volume().Spec
+		spec := newVolume().Spec
 		spec.CSI.VolumeHandle = handle
 		return attachment(attached, guarded, inline(&spec))
 	}
@@ -211,7 +211,7 @@ func TestHandleThatCannotBeRepairedIsNoDrift(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			d := lister
 			d.Name = tc.driver
-			got, err := isMissing(d, attach.Inputs{VolumeAttachment: tc.va, CSINode: tc.node}, csiclient.Published{})
+			_, got, err := find(d, attach.Inputs{VolumeAttachment: tc.va, CSINode: tc.node}, csiclient.Published{})
 			if got || err == nil || !strings.Contains(err.Error(), "repair volume handle") {
 				t.Errorf("got %v, %v", got, err)
 			}
