@@ -63,7 +63,9 @@ func (v *View) Attachments(f status.AttachmentFilter) []status.Attachment {
 		all = append(all, driverOf(va.Spec.Attacher).look(va))
 	}
 	if f.Oldest > 0 {
-		all = longestDue(all, f.Oldest)
+		all = slices.DeleteFunc(all, func(a attachment) bool { return a.op == attach.Idle })
+		slices.SortFunc(all, func(a, b attachment) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.Name, b.Name)) })
+		all = all[:min(f.Oldest, len(all))]
 	}
 	shown, now := make([]status.Attachment, 0, len(all)), time.Now()
 	for _, a := range all {
@@ -79,23 +81,13 @@ func (v *View) Attachments(f status.AttachmentFilter) []status.Attachment {
 func (v *View) attachmentsFor(f status.AttachmentFilter) []*storagev1.VolumeAttachment {
 	switch {
 	case f.Name != "":
-		if va := v.Cluster.Attachment(f.Name); va != nil {
-			return []*storagev1.VolumeAttachment{va}
-		}
-		return nil
+		return slices.DeleteFunc([]*storagev1.VolumeAttachment{v.Cluster.Attachment(f.Name)}, func(va *storagev1.VolumeAttachment) bool { return va == nil })
 	case f.Driver != "":
 		return v.Cluster.AttachmentsOfDriver(f.Driver)
 	case f.Node != "":
 		return v.Cluster.AttachmentsOnNode(f.Node)
 	}
 	return v.Cluster.AllAttachments()
-}
-
-// longestDue returns at most n VolumeAttachments: those whose operation is due for the longest.
-func longestDue(all []attachment, n int) []attachment {
-	due := slices.DeleteFunc(all, func(a attachment) bool { return a.op == attach.Idle })
-	slices.SortFunc(due, func(a, b attachment) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.Name, b.Name)) })
-	return due[:min(n, len(due))]
 }
 
 // needsDriver reports whether the driver of a VolumeAttachment has to be served.
@@ -137,8 +129,7 @@ func (a attachment) untouchedSince() time.Time {
 
 // describe returns what the status shows of a VolumeAttachment.
 func (v *View) describe(a attachment, now time.Time) status.Attachment {
-	d, idle := a.driver, a.op == attach.Idle
-	s := status.Attachment{
+	d, s := a.driver, status.Attachment{
 		Name:             a.Name,
 		Driver:           a.Spec.Attacher,
 		Node:             a.Spec.NodeName,
@@ -152,85 +143,75 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 	if e := a.op.LastError(a.VolumeAttachment); e != nil && diagnosis.IsError(e.Message) {
 		s.LastError, s.LastErrorTime, s.LastCause = e.Message, e.Time.Time, attach.CauseOfStatus(e)
 	}
+	s.State = status.Idle
 	switch {
-	case !idle:
-		s.State, s.Operation = status.Waiting, status.Operation(a.lane.String())
+	case !d.isServed() && a.needsDriver():
+		s.State = status.Unclaimed
+	case a.op != attach.Idle:
+		s.State = status.Waiting
 	case a.Status.Attached:
 		s.State = status.Attached
-	default:
-		s.State = status.Idle
 	}
-	switch {
-	case d.isServed() && !idle:
-		v.describeWork(&s, a, now)
-	case !d.isServed() && a.needsDriver():
-		if s.State = status.Unclaimed; !idle {
-			s.Waiting.Kind = status.WaitForConfiguration
-		}
+	if a.op == attach.Idle {
+		return s
 	}
-	return s
-}
-
-// describeWork fills in how the work for a VolumeAttachment goes that is due.
-func (v *View) describeWork(s *status.Attachment, a attachment, now time.Time) {
-	d := a.driver
-	e, ok := d.Table.Queue.Look(queue.ClaimKey(a.Name))
-	if s.Tries = e.Tries; e.Error != "" {
-		if e.Error != s.LastError { // newer than the error in the object
+	s.Operation = status.Operation(a.lane.String())
+	if !d.isServed() {
+		s.Waiting.Kind = status.WaitForConfiguration
+		return s
+	}
+	p, ok := d.Table.Queue.Look(queue.ClaimKey(a.Name))
+	s.Since, s.Tries = cmp.Or(s.Since, p.Asked), p.Tries
+	if p.Error != "" {
+		if p.Error != s.LastError { // newer than the error in the object
 			s.LastErrorTime = time.Time{}
 		}
-		s.LastError, s.LastCause = e.Error, e.Cause
-	}
-	if s.Since.IsZero() {
-		s.Since = e.Asked
+		s.LastError, s.LastCause = p.Error, p.Cause
 	}
 	switch wait := d.wait(); {
-	case ok && e.State == queue.Running:
-		s.Call = status.Call(e.Call)
+	case ok && p.State == queue.Running:
+		s.Call = status.Call(p.Call)
 		if s.State = status.Attaching; a.op == attach.Detaching {
 			s.State = status.Detaching
 		}
 	case wait.Kind != "":
 		s.Waiting = wait
-	case ok && e.State == queue.Delayed:
-		s.State, s.NextTry = status.Failing, e.Due
+	case ok && p.State == queue.Delayed:
+		s.State, s.NextTry = status.Failing, p.Due
 	case ok:
-		if s.Waiting = WaitOf(e.Wait, s.Node); s.Waiting.Kind == status.WaitForCapacity {
+		if s.Waiting = WaitOf(p.Wait, s.Node); s.Waiting.Kind == status.WaitForCapacity {
 			s.Waiting.Limit = attach.Allocatable(v.Cluster.CSINode(s.Node), s.Driver)
 		}
 	}
 	if a.op.IsStuck(a.VolumeAttachment, d.Spec.StuckAfter, now) {
 		s.State = status.Stuck
 	}
+	return s
 }
 
 // wait returns why this process does no work for the driver, zero if it does.
 func (d *Driver) wait() status.Wait {
-	switch {
-	case d.State != "Ready":
-		return status.Wait{Kind: status.WaitForDriver, DriverState: d.State, Reason: d.Reason}
-	case d.Spec.Mode == registry.ModeObserve:
-		return status.Wait{Kind: status.WaitForDriver, DriverState: d.State, Reason: "only observed (`mode: observe` in drivers.yaml): another attacher should work for it"}
+	reason := d.Reason
+	if d.State == "Ready" {
+		if d.Spec.Mode != registry.ModeObserve {
+			return status.Wait{}
+		}
+		reason = "only observed (`mode: observe` in drivers.yaml): another attacher should work for it"
 	}
-	return status.Wait{}
+	return status.Wait{Kind: status.WaitForDriver, DriverState: d.State, Reason: reason}
 }
+
+var waitKinds = map[queue.WaitKind]status.WaitKind{queue.WaitWorker: status.WaitForWorker, queue.WaitVolume: status.WaitForVolume,
+	queue.WaitDetach: status.WaitForDetach, queue.WaitNode: status.WaitForNode, queue.WaitCapacity: status.WaitForCapacity}
 
 // WaitOf returns the wait of an item for a node in the terms of the status.
 func WaitOf(w queue.Wait, node string) status.Wait {
-	switch w.Kind {
-	case queue.WaitDetach:
-		if w.Detach.Kind == queue.UnownedKind {
-			return status.Wait{Kind: status.WaitForUnowned, NodeID: w.Detach.Target.NodeID}
-		}
-		return status.Wait{Kind: status.WaitForDetach, VolumeAttachment: w.Detach.Name, Node: w.Node}
-	case queue.WaitVolume:
-		return status.Wait{Kind: status.WaitForVolume}
-	case queue.WaitNode:
-		return status.Wait{Kind: status.WaitForNode}
-	case queue.WaitCapacity:
-		return status.Wait{Kind: status.WaitForCapacity, Node: node, Position: w.Position}
-	case queue.WaitNothing:
-		return status.Wait{}
+	s := status.Wait{Kind: waitKinds[w.Kind], Position: w.Position, Node: w.Node, VolumeAttachment: w.Detach.Name}
+	switch {
+	case w.Kind == queue.WaitCapacity:
+		s.Node = node
+	case w.Detach.Kind == queue.UnownedKind:
+		s = status.Wait{Kind: status.WaitForUnowned, NodeID: w.Detach.Target.NodeID}
 	}
-	return status.Wait{Kind: status.WaitForWorker}
+	return s
 }
