@@ -39,9 +39,8 @@ func (l *leader) hangingCheck() *periodic {
 // unanswered returns the oldest call in flight, zero if there is none, how many there are, and since when the driver has
 // answered none.
 func (l *leader) unanswered() (oldest queue.Flight, all int, since time.Time) {
-	for _, lane := range l.queue.Lanes(time.Now()) {
-		all += lane.Calls
-		if call := lane.OldestCall; oldest.Since.IsZero() || !call.Since.IsZero() && call.Since.Before(oldest.Since) {
+	for _, call := range l.queue.Calls() {
+		if all++; oldest.Since.IsZero() || call.Since.Before(oldest.Since) {
 			oldest = call
 		}
 	}

@@ -36,8 +36,7 @@ func TestPeriodicWorkIsTimedFromTheEndOfItsLastRunAndFollowsTheSettings(t *testi
 		time.Sleep(31 * time.Second) // looks at 10 and 25, which ended at 30
 		d.setSpec(driverWith(3*time.Second, 7))
 		synctest.Wait()
-		lanes := d.queue.Lanes(time.Now())
-		if got := lanes[queue.AttachLane].Workers; got != 4 {
+		if got := d.queue.Workers(queue.AttachLane, time.Now()); got != 4 {
 			t.Errorf("%d workers for attaches, want half of those of the new settings, rounded up", got)
 		}
 		time.Sleep(time.Second) // 32, before the next at 33

@@ -2,7 +2,7 @@ package queue_test
 
 import (
 	"fmt"
-	"slices"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,7 +63,7 @@ func TestRunsWithoutACallDoNotMakeALaneQuick(t *testing.T) {
 		for i := range 10 {
 			q.End(taken(t, q, fmt.Sprint("nothing to do", i), queue.AttachLane, queue.Place{}), queue.Finished)
 		}
-		if got := q.Lanes(time.Now())[queue.AttachLane].Workers; got != 10 {
+		if got := q.Workers(queue.AttachLane, time.Now()); got != 10 {
 			t.Errorf("%d workers for a lane that has made no call, want 10", got)
 		}
 	})
@@ -92,8 +92,12 @@ func TestALaneThatHasAllItsWorkersShowsSo(t *testing.T) {
 				}
 				time.Sleep(175 * time.Millisecond) // quick ones have shown by then that they are
 				synctest.Wait()
-				if got := w.queue.Lanes(time.Now())[queue.AttachLane]; got.Running != c.workers || got.Workers != c.workers {
-					t.Errorf("%d of %d workers, want %d of as many", got.Running, got.Workers, c.workers)
+				all, _ := w.queue.All()
+				maps.DeleteFunc(all, func(_ queue.Key, p queue.Progress) bool {
+					return p.Lane != queue.AttachLane || p.State != queue.Running
+				})
+				if workers := w.queue.Workers(queue.AttachLane, time.Now()); len(all) != c.workers || workers != c.workers {
+					t.Errorf("%d of %d workers, want %d of as many", len(all), workers, c.workers)
 				}
 				w.finish()
 			})
@@ -242,12 +246,12 @@ func TestItemWaitsForAWorkerOnlyIfNoneIsFree(t *testing.T) {
 	waits("the driver cannot be called", "x", queue.WaitWorker)
 }
 
-func TestViewOfALaneSaysSinceWhenItsOldestItemWaits(t *testing.T) {
+func TestViewSaysSinceWhenEachItemWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue.NewQueue()
 		q.Begin()
 		q.SetLimits(queue.Limits{Workers: 4, Pause: aMinute})
-		if _, all := q.Requested(); all {
+		if _, complete := q.All(); complete {
 			t.Error("the q knows all work before the driver could be called")
 		}
 		asked := time.Now()
@@ -255,23 +259,17 @@ func TestViewOfALaneSaysSinceWhenItsOldestItemWaits(t *testing.T) {
 		time.Sleep(time.Minute)
 		q.Add(queue.ClaimKey("b"), queue.AttachLane, only("b", "n"))
 		q.Add(queue.FinalizerKey("pv"), queue.FinalizerLane, queue.Place{})
-		if got := q.Lanes(time.Now())[queue.AttachLane]; got.Queued != 2 || !got.OldestSince.Equal(asked) {
-			t.Errorf("%+v, want two since %s", got, asked)
-		}
-		if got := q.Lanes(time.Now())[queue.DetachLane]; !got.OldestSince.IsZero() {
-			t.Errorf("%+v, want nothing", got)
-		}
-		requested, _ := q.Requested()
-		if got := slices.Sorted(slices.Values(requested)); !slices.Equal(got, []string{"a", "b"}) {
-			t.Errorf("items of %v, want a and b", got)
+		all, _ := q.All()
+		if a, b := all[queue.ClaimKey("a")], all[queue.ClaimKey("b")]; len(all) != 3 || !a.Asked.Equal(asked) || !b.Asked.Equal(time.Now()) {
+			t.Errorf("%+v, want three items, the first since %s", all, asked)
 		}
 		q.Open()
 		q.Shut()
-		if _, all := q.Requested(); !all {
+		if _, complete := q.All(); !complete {
 			t.Error("the q knows not all work after the driver could be called")
 		}
 		q.Close()
-		if requested, all := q.Requested(); all || len(requested) > 0 {
+		if all, complete := q.All(); complete || len(all) > 0 {
 			t.Error("the q knows all work after the term")
 		}
 	})

@@ -6,54 +6,41 @@ import (
 	"time"
 )
 
-// LaneView is one lane at one moment.
-type LaneView struct {
-	Queued, Delayed, Running int
-	Failing                  int       // of these, items whose last run has failed; those that wait for a place do not count
-	FailingSince             time.Time // when the oldest of these was asked for; zero if there is none
-	OldestSince              time.Time // when the oldest item that does not run was asked for; zero if there is none
-	Workers                  int       // most that it may have now, with those that the other lane lends it
-	Calls                    int       // in flight
-	OldestCall               Flight    // zero: none is in flight
-}
-
-// Lanes returns a view of each lane.
-func (q *Queue) Lanes(now time.Time) [LaneCount]LaneView {
+// Workers returns how many items of a lane may run now, with the workers that the other lane lends it.
+func (q *Queue) Workers(l Lane, now time.Time) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var views [LaneCount]LaneView
+	switch l {
+	case DriftLane:
+		return max(1, q.lanes.workers/4)
+	case FinalizerLane:
+		return finalizerWorkers
+	}
+	return max(0, q.lanes.most(l, now))
+}
+
+// All returns the progress of all items, and whether they are all the work that the objects ask for. They are not before the driver
+// could be called for the first time in a term, and after the term.
+func (q *Queue) All() (all map[Key]Progress, complete bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all = make(map[Key]Progress, len(q.items))
+	for key, e := range q.items {
+		all[key] = e.Progress
+	}
+	return all, q.items != nil && (q.lanes.open || q.lanes.shut)
+}
+
+// Calls returns the calls in flight, in any order.
+func (q *Queue) Calls() (calls []Flight) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for _, e := range q.items {
-		l := &views[e.Lane]
-		if e.Tries > 0 && !(e.State == Parked && e.Wait.Kind == WaitCapacity) {
-			l.Failing++
-			if l.FailingSince.IsZero() || e.Asked.Before(l.FailingSince) {
-				l.FailingSince = e.Asked
-			}
-		}
-		if c := e.Call; !c.Since.IsZero() {
-			l.Calls++
-			if l.OldestCall.Since.IsZero() || c.Since.Before(l.OldestCall.Since) {
-				l.OldestCall = c
-			}
-		}
-		switch e.State {
-		case Running:
-			l.Running++
-			continue
-		case Delayed:
-			l.Delayed++
-		default:
-			l.Queued++
-		}
-		if l.OldestSince.IsZero() || e.Asked.Before(l.OldestSince) {
-			l.OldestSince = e.Asked
+		if !e.Call.Since.IsZero() {
+			calls = append(calls, e.Call)
 		}
 	}
-	views[AttachLane].Workers = max(0, q.lanes.most(AttachLane, now))
-	views[DetachLane].Workers = max(0, q.lanes.most(DetachLane, now))
-	views[DriftLane].Workers = max(1, q.lanes.workers/4)
-	views[FinalizerLane].Workers = finalizerWorkers
-	return views
+	return calls
 }
 
 // Look returns the progress of the item of a key, and whether there is one. The Wait of an item that starts in a moment is
@@ -75,19 +62,6 @@ func (q *Queue) Look(key Key) (Progress, bool) {
 		p.Wait.Position = slices.Index(q.nodes[e.place.Node].line(), e) + 1
 	}
 	return p, true
-}
-
-// Requested returns the names of the VolumeAttachments that have an item, in any order, and whether the items are all the work
-// that the objects ask for. They are not before the driver could be called for the first time in a term, and after the term.
-func (q *Queue) Requested() (names []string, all bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for key := range q.items {
-		if key.Kind == ClaimKind {
-			names = append(names, key.Name)
-		}
-	}
-	return names, q.items != nil && (q.lanes.open || q.lanes.shut)
 }
 
 // Has reports whether there is an item of a key, in whatever state.

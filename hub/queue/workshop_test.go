@@ -106,11 +106,7 @@ func (w *workshop) work(e *queue.Item) {
 func (w *workshop) finish() {
 	for {
 		synctest.Wait()
-		left := 0
-		for _, l := range w.queue.Lanes(time.Now()) {
-			left += l.Queued + l.Delayed + l.Running
-		}
-		if left == 0 {
+		if left, _ := w.queue.All(); len(left) == 0 {
 			return
 		}
 		time.Sleep(time.Second)

@@ -294,25 +294,10 @@ func (h *exploredHost) retry(name string) {
 
 // entries returns the entries of the term.
 func (h *exploredHost) entries() map[queue.Key]queue.Progress {
-	t, all := h.memory.Queue, map[queue.Key]queue.Progress{}
 	if h.leader == nil {
-		return all
+		return nil
 	}
-	look := func(key queue.Key) {
-		if v, ok := t.Look(key); ok {
-			all[key] = v
-		}
-	}
-	requested, _ := t.Requested()
-	for _, name := range requested {
-		look(queue.ClaimKey(name))
-	}
-	for _, u := range h.memory.Table.UnownedAll() {
-		look(u.Key())
-	}
-	for _, v := range h.cluster.AllVolumes() {
-		look(queue.FinalizerKey(v.Name))
-	}
+	all, _ := h.memory.Queue.All()
 	return all
 }
 

@@ -80,7 +80,7 @@ func (s gaugeSet) addDriver(d Driver) {
 		s.gauge("driver_health", "Health of the driver: 1 for the one that holds, 0 for the others.",
 			prometheus.Labels{"driver": d.Name, "health": string(h)}).Set(truth[d.Health.State == h])
 	}
-	s.addLane(d, d.Lane(Attach).with(d.Lane(Drift))) // the work of drift is attaches too
+	s.addLane(d, d.Lane(Attach).With(d.Lane(Drift))) // the work of drift is attaches too
 	s.addLane(d, d.Lane(Detach))
 }
 

@@ -121,14 +121,14 @@ func (d Driver) Work() Lane {
 	var sum Lane
 	for _, l := range d.Lanes {
 		if l.Operation != Release {
-			sum = sum.with(l)
+			sum = sum.With(l)
 		}
 	}
 	return sum
 }
 
-// with returns the lane with what another one has to do. The workers stay its own.
-func (l Lane) with(more Lane) Lane {
+// With returns the lane with what another one has to do. The workers stay its own.
+func (l Lane) With(more Lane) Lane {
 	l.Queued += more.Queued
 	l.Delayed += more.Delayed
 	l.Running += more.Running

@@ -8,6 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
@@ -29,7 +30,7 @@ func standby(t testing.TB, vas ...*storagev1.VolumeAttachment) (*View, Driver) {
 		}
 	}
 	return &View{Cluster: cluster}, Driver{Driver: status.Driver{Name: "d"}, Decider: attach.Driver{Name: "d"},
-		Spec: registry.Driver{Settings: registry.Settings{StuckAfter: 15 * time.Minute}}, Table: volume.NewTable("f")}
+		Spec: registry.Driver{Settings: registry.Settings{StuckAfter: 15 * time.Minute}}, Table: volume.NewTable("f"), Overlay: cache.NewOverlay(klog.Background(), cluster)}
 }
 
 func attachmentOf(name string, edits ...func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
@@ -54,7 +55,7 @@ func TestDueWorkIsCountedByOperationWithTheOldest(t *testing.T) {
 	}
 	v, d := standby(t, attachmentOf("a", created(time.Minute)), attachmentOf("b", created(time.Hour), attached), attachmentOf("c", created(20*time.Minute)),
 		attachmentOf("d", created(time.Hour), attached, deleted), attachmentOf("e", created(15*time.Minute)))
-	v.fillLanes(&d, false, now)
+	d.Lanes = v.lanes(&d, false, now)
 	long := now.Add(-20 * time.Minute)
 	for _, want := range []status.Lane{
 		{Operation: status.Attach, Queued: 3, OldestSince: long, Stuck: 2, StuckSince: long},
@@ -65,13 +66,12 @@ func TestDueWorkIsCountedByOperationWithTheOldest(t *testing.T) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
-	d.Lanes = nil
-	v.fillLanes(&d, true, now)
+	d.Lanes = v.lanes(&d, true, now)
 	if work := d.Work(); work != (status.Lane{}) {
 		t.Errorf("got %+v of a driver for which another replica works", work)
 	}
-	d.Lanes, d.Decider.NoAttach = nil, true
-	v.fillLanes(&d, false, now)
+	d.Decider.NoAttach = true
+	d.Lanes = v.lanes(&d, false, now)
 	if got := d.Lane(status.Attach); got != (status.Lane{Operation: status.Attach}) {
 		t.Errorf("got %+v of a driver that needs no attacher", got)
 	}
@@ -86,8 +86,7 @@ func BenchmarkLanesOfAStandby(b *testing.B) {
 	v, d := standby(b, vas...)
 	b.ReportAllocs()
 	for b.Loop() {
-		d.Lanes = nil
-		if v.fillLanes(&d, false, time.Now()); d.Work() != (status.Lane{}) {
+		if d.Lanes = v.lanes(&d, false, time.Now()); d.Work() != (status.Lane{}) {
 			b.Fatalf("%+v", d.Work())
 		}
 	}

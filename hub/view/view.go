@@ -91,7 +91,10 @@ func (v *View) complete(d Driver, replicas map[string]bool, now time.Time) Drive
 	if d.Leads {
 		d.FullNodes, d.WaitingForCapacity = v.fullNodes(d)
 	}
-	v.fillLanes(&d, !d.Leads && replicas[d.Lease.Holder], now)
+	d.Lanes = v.lanes(&d, !d.Leads && replicas[d.Lease.Holder], now)
+	for _, l := range d.Lanes[:queue.FinalizerLane] { // which calls nothing
+		d.Busy += l.Running
+	}
 	if d.Observed != nil {
 		d.Checklist = v.checklist(d, replicas, now)
 	}
@@ -163,4 +166,48 @@ func (v *View) attachedOn(node string, d Driver) (attached int) {
 		}
 	}
 	return attached
+}
+
+// lanes returns the work of each lane. isServedElsewhere says that another replica of the hub works for the driver and shows the
+// work that waits for it: the sum over all replicas would count it twice.
+func (v *View) lanes(d *Driver, isServedElsewhere bool, now time.Time) []status.Lane {
+	items, complete := d.Table.Queue.All()
+	if !complete || !d.Leads { // else there may be a hundred thousand VolumeAttachments that need nothing
+		clear(items)
+		for _, va := range v.Cluster.AttachmentsOfDriver(d.Name) {
+			if a := d.look(va); a.op != attach.Idle && !isServedElsewhere {
+				items[queue.ClaimKey(a.Name)] = queue.Progress{Lane: a.lane, State: queue.Ready}
+			}
+		}
+	}
+	lanes := make([]status.Lane, queue.LaneCount)
+	for i := range lanes {
+		lanes[i].Operation = status.Operation(queue.Lane(i).String())
+		if d.Leads {
+			lanes[i].Workers = d.Table.Queue.Workers(queue.Lane(i), now)
+		}
+	}
+	for key, p := range items {
+		since, one := p.Asked, status.Lane{OldestCall: status.Call(p.Call)}
+		if va := d.Overlay.Attachment(key.Name); key.Kind == queue.ClaimKind && va != nil {
+			a := d.look(va)
+			since = cmp.Or(a.since, since) // a move of the lease does not change the time of the object
+			if a.op.IsStuck(va, d.Spec.StuckAfter, now) {
+				one.Stuck, one.StuckSince = 1, since
+			}
+		}
+		if p.Tries > 0 && p.Wait.Kind != queue.WaitCapacity {
+			one.Failing, one.FailingSince = 1, since
+		}
+		switch p.State {
+		case queue.Running:
+			one.Running = 1
+		case queue.Delayed:
+			one.Delayed, one.OldestSince = 1, since
+		default:
+			one.Queued, one.OldestSince = 1, since
+		}
+		lanes[p.Lane] = lanes[p.Lane].With(one)
+	}
+	return lanes
 }

@@ -1,20 +1,14 @@
 package volume
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // Remains says what a Table still holds of unowned publications and of work, "" for nothing.
 func (t *Table) Remains() string {
-	items := 0
-	for _, l := range t.Queue.Lanes(time.Now()) {
-		items += l.Queued + l.Delayed + l.Running
-	}
+	items, _ := t.Queue.All()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if items+len(t.dangling) == 0 {
+	if len(items)+len(t.dangling) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d items, and unowned publications of %d volumes", items, len(t.dangling))
+	return fmt.Sprintf("%d items, and unowned publications of %d volumes", len(items), len(t.dangling))
 }
