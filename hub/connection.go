@@ -2,11 +2,20 @@ package hub
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 const (
@@ -15,50 +24,233 @@ const (
 	connectRetryMax     = 2 * time.Second
 	// steadySession is how long a session must last for the pauses to start at the shortest again.
 	steadySession = 10 * time.Second
+	// probeTimeout bounds a Probe.
+	probeTimeout = 10 * time.Second
+	// silentAfter is how long a driver may answer nothing on a connection. Then the connection takes no new call, and the driver is
+	// dialled anew: the process behind the connection may hang while another process behind the same endpoint works, as with a
+	// Service with several replicas, a proxy, or a socket that was replaced. Calls in flight go on until they end.
+	silentAfter = 30 * time.Second
 )
 
-// connection keeps a driver connected for as long as it is served, also while another process works for it: a
-// takeover must not cost a dial. It writes its state into the manager's driverState.
-type connection struct {
-	manager *manager
-	connect ConnectFunc
-	log     loglimit.Problem
-
-	capabilityLog loglimit.Problem // of connections to a driver that may be the wrong one
+// Session is a verified connection to a driver: *csiclient.Session.
+type Session interface {
+	attach.Controller
+	ListVolumes(ctx context.Context, pageSize int) (listed csiclient.Published, took time.Duration, err error)
+	// Probe asks whether the driver is ready. It returns csiclient.ErrNotReady if the driver answers that it
+	// is not.
+	Probe(context.Context) error
+	Info() csiclient.Info
+	// Ended returns a context that ends when the Session takes no further call. Calls in flight may go on.
+	Ended() context.Context
+	Close()
 }
 
-// run keeps a session to the driver until ctx ends. fail takes a panic in a goroutine of its own.
-func (c *connection) run(ctx context.Context, fail func(error)) {
-	defer func() {
-		c.manager.setUp(false, func(*driverState) {})
-		if s := c.manager.session(); s != nil {
-			s.end()
+// ConnectFunc connects to a driver once, as csiclient.Connect does.
+type ConnectFunc func(ctx context.Context, d registry.Driver) (Session, error)
+
+// liveSession is the session in use, or one that was in use. Its texts are safe to store, log and show, except the errors
+// of the calls with secrets: attach.Attacher knows which secrets these had.
+type liveSession struct {
+	Session
+	redactor *attach.Redactor
+	info     csiclient.Info // with a redacted version
+	since    time.Time      // when its use began
+
+	mu         sync.Mutex
+	answered   time.Time               // when the driver last answered a call; guarded by mu
+	unanswered map[queue.Key]time.Time // when the first call of each item since then began; guarded by mu
+}
+
+func newLiveSession(s Session, redactor *attach.Redactor) *liveSession {
+	info := s.Info()
+	info.Version = redactor.Text(info.Version, csiclient.MaxVersion)
+	return &liveSession{Session: s, redactor: redactor, info: info, since: time.Now(), unanswered: map[queue.Key]time.Time{}}
+}
+
+// connect connects to the driver once. Its errors are safe to store, log and show.
+func (m *manager) connect(ctx context.Context, d registry.Driver) (*liveSession, error) {
+	s, err := m.hub.options.Connect(ctx, d)
+	if err != nil {
+		return nil, m.redactor.Error(err)
+	}
+	return newLiveSession(s, m.redactor), nil
+}
+
+// Info implements Session.
+func (s *liveSession) Info() csiclient.Info { return s.info }
+
+// Probe implements Session.
+func (s *liveSession) Probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return s.redactor.Error(s.Session.Probe(ctx))
+}
+
+// ListVolumes implements Session.
+func (s *liveSession) ListVolumes(ctx context.Context, pageSize int) (csiclient.Published, time.Duration, error) {
+	published, took, err := s.Session.ListVolumes(ctx, pageSize)
+	return published, took, s.redactor.Error(err)
+}
+
+// capabilities returns the capabilities of the driver; none without a session, so s may be nil.
+func (s *liveSession) capabilities() csiclient.Capabilities {
+	if s == nil {
+		return csiclient.Capabilities{}
+	}
+	return s.info.Capabilities
+}
+
+// Since implements reconcile.Session.
+func (s *liveSession) Since() time.Time { return s.since }
+
+// CallBegins implements reconcile.Session.
+func (s *liveSession) CallBegins(key queue.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unanswered[key].IsZero() {
+		s.unanswered[key] = time.Now()
+	}
+}
+
+// Answered implements reconcile.Session.
+func (s *liveSession) Answered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answered = time.Now()
+	clear(s.unanswered)
+}
+
+// hasAnsweredSince reports whether the driver has answered a call since a time.
+func (s *liveSession) hasAnsweredSince(t time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.answered.Before(t)
+}
+
+// unansweredSince returns since when the driver has answered no call, zero if it has answered all, or the session has ended. s may
+// be nil. A call does not count any more when has reports that its item is gone: a driver without work would count as unresponsive
+// until its next answer, which may be days later.
+func (s *liveSession) unansweredSince(has func(queue.Key) bool) (since time.Time) {
+	if s == nil || s.Ended().Err() != nil {
+		return since
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.unanswered, func(key queue.Key, _ time.Time) bool { return !has(key) })
+	for _, begun := range s.unanswered {
+		if since.IsZero() || begun.Before(since) {
+			since = begun
 		}
-	}()
-	delay := connectRetryInitial
+	}
+	return since
+}
+
+// stayConnected keeps the driver connected until ctx ends, also while another process works for it: a takeover must not
+// cost a dial.
+func (m *manager) stayConnected(ctx context.Context) {
+	pause := connectRetryInitial
 	for ctx.Err() == nil {
-		spec := c.manager.get().spec
-		dialling, giveUp := c.manager.while(ctx, func(s driverState) bool { return s.isReachedAs(spec) })
-		s, err := c.connect(dialling, spec)
+		began, spec := time.Now(), m.get().spec
+		dialling, giveUp := m.while(ctx, func(s driverState) bool { return s.isReachedAs(spec) })
+		s, err := m.connect(dialling, spec)
 		giveUp()
-		began := time.Now()
 		if err == nil {
-			c.use(ctx, fail, s, spec)
-		} else if ctx.Err() == nil && c.manager.get().isReachedAs(spec) {
-			c.manager.update(func(s *driverState) { s.setError(err, time.Now()) })
-			if c.log.IsDue(err.Error(), time.Now()) {
+			m.use(ctx, s, spec)
+		} else if ctx.Err() == nil && m.get().isReachedAs(spec) {
+			m.update(func(s *driverState) { s.setError(err, time.Now()) })
+			if m.connectionLog.IsDue(err.Error(), time.Now()) {
 				klog.FromContext(ctx).Info("Failed to connect to driver, will retry", "endpoint", spec.Endpoint, "err", err)
 			}
 		}
-		if err == nil && time.Since(began) > steadySession {
-			delay = connectRetryInitial
+		if time.Since(began) > steadySession {
+			pause = connectRetryInitial
 		}
 		// Also after a session: a driver that answers and hangs up must not be dialled all the time.
-		end := time.Now().Add(delay)
-		c.manager.await(ctx, func(s driverState) (time.Duration, bool) {
+		end := time.Now().Add(pause)
+		m.await(ctx, func(s driverState) (time.Duration, bool) {
 			left := time.Until(end)
 			return left, left <= 0 || !s.isReachedAs(spec)
 		})
-		delay = min(2*delay, connectRetryMax)
+		pause = min(2*pause, connectRetryMax)
+	}
+}
+
+// use keeps a session in use until it has ended, the driver answers nothing on it, the endpoint or TLS of the driver changes, or
+// ctx ends. It probes the driver meanwhile. While Probes fail the driver's queue waits; calls in flight go on.
+func (m *manager) use(ctx context.Context, s *liveSession, spec registry.Driver) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(s.Ended(), end)()
+	logger := klog.FromContext(ctx).WithValues("endpoint", spec.Endpoint)
+	defer func() {
+		m.setUp(false, func(state *driverState) {
+			switch {
+			case s.Ended().Err() != nil:
+				state.setConnection(Lost, "the connection has ended")
+			case !state.isReachedAs(spec):
+				state.setConnection(Connecting, "the driver is to be reached in another way")
+			}
+		})
+		s.Close()
+	}()
+	m.setUp(true, func(state *driverState) {
+		state.session = s
+		state.setConnection(Ready, "")
+	})
+	logger.V(2).Info("Connected to driver", "version", s.info.Version)
+	all := func() []*storagev1.VolumeAttachment { return m.cluster.AttachmentsOfDriver(m.name) }
+	if n := m.decider().RecordedCalls(all); n > 0 && m.capabilityLog.IsDue("", time.Now()) {
+		logger.Info("Driver has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: check that the endpoint is that of its controller",
+			"volumeAttachments", n)
+	}
+	failures := 0       // of Probes in a row
+	var asked time.Time // the first Probe since the last answer; zero: there is none
+	isReached := func(state driverState) bool { return state.isReachedAs(spec) }
+	wait := func() bool { // for the next Probe; false: the use of the session is over
+		last := time.Now()
+		m.await(ctx, func(state driverState) (time.Duration, bool) {
+			pause := state.spec.Probe.Interval
+			if failures > 0 {
+				pause = min(pause, connectRetryMax)
+			}
+			left := pause - time.Since(last)
+			return left, left <= 0 || !isReached(state)
+		})
+		return ctx.Err() == nil && isReached(m.get())
+	}
+	for wait() {
+		if asked.IsZero() {
+			asked = time.Now()
+		}
+		probing, giveUp := m.while(ctx, isReached)
+		err := s.Probe(probing)
+		cut, now := probing.Err() != nil, time.Now()
+		giveUp()
+		switch {
+		case cut:
+			continue
+		case err == nil:
+			failures, asked = 0, time.Time{}
+			if !m.get().up {
+				m.setUp(true, func(state *driverState) { state.setConnection(Ready, "") })
+			}
+			continue
+		case status.Code(err) != codes.DeadlineExceeded || s.hasAnsweredSince(asked): // an error is an answer
+			asked = time.Time{}
+		}
+		// A driver under load may answer late once. The answer "not ready" counts at once.
+		if failures++; failures > 1 || errors.Is(err, csiclient.ErrNotReady) {
+			m.setUp(false, func(state *driverState) { state.setError(err, now) })
+			if m.connectionLog.IsDue(err.Error(), now) {
+				logger.Info("Driver is unhealthy, its volumes wait", "err", err)
+			}
+		}
+		if !asked.IsZero() && now.Sub(asked) >= silentAfter {
+			logger.Info("Driver answers nothing on its connection, connecting anew; calls in flight continue")
+			return
+		}
+	}
+	if s.Ended().Err() != nil && m.connectionLog.IsDue("lost", time.Now()) {
+		logger.Info("Lost connection to driver, reconnecting")
 	}
 }

@@ -44,8 +44,7 @@ type driverState struct {
 
 	session          *liveSession // the latest session, which may have ended; nil if there was none
 	up               bool         // the driver can be called
-	upSince          time.Time    // when up changed last; zero: the driver could not be called yet
-	downSince        time.Time    // if it is not up: when it could last be called, or was first served
+	upSince          time.Time    // when up changed last, or the driver was first served
 	connection       State        // Connecting, Probing, NameMismatch, Lost, or Ready
 	connectionReason string
 	connectionError  status.Failure // the last one, also from before it was ready; zero for none
@@ -65,15 +64,9 @@ type driverState struct {
 }
 
 func newDriverState(spec registry.Driver, now time.Time) driverState {
-	s := driverState{spec: spec, connection: Connecting, connectionReason: "not tried yet", downSince: now}
+	s := driverState{spec: spec, connection: Connecting, connectionReason: "not tried yet", upSince: now}
 	s.settle("", now)
 	return s
-}
-
-// restart drops what the last run of the manager knew of the connection. The driver stays down since it could last be
-// called.
-func (s *driverState) restart() {
-	s.session, s.up, s.upSince, s.leaseOffered = nil, false, time.Time{}, false
 }
 
 // settle sets State, Reason and Since. Since changes only with the State.
@@ -127,7 +120,7 @@ func stateAfter(from State, err error) State {
 
 // isReachedAs reports whether the driver has the endpoint and TLS of a spec.
 func (s driverState) isReachedAs(spec registry.Driver) bool {
-	return s.spec.Name == spec.Name && s.spec.Endpoint == spec.Endpoint && s.spec.TLS == spec.TLS
+	return s.spec.Endpoint == spec.Endpoint && s.spec.TLS == spec.TLS
 }
 
 // giveUpAfter is how long a driver must be unreachable until this process gives up its lease and does not take it
@@ -137,14 +130,14 @@ const giveUpAfter = 5 * time.Minute
 // reach returns whether the driver can be called from here, and when to ask again if the state does not change.
 // leaseDuration is 0 without leases: then the driver always counts as callable.
 func (s driverState) reach(leaseDuration time.Duration, now time.Time) (r lease.Reach, again time.Duration) {
-	away := now.Sub(s.upSince) // longer than any process lives if upSince is zero
+	away := now.Sub(s.upSince)
 	switch {
 	case s.up || leaseDuration == 0:
 		return lease.Callable, never
+	case s.session == nil || away >= giveUpAfter:
+		return lease.Unreached, never
 	case away < leaseDuration:
 		return lease.JustAway, leaseDuration - away
-	case away < giveUpAfter:
-		return lease.Away, giveUpAfter - away
 	}
-	return lease.Unreached, never
+	return lease.Away, giveUpAfter - away
 }

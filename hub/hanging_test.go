@@ -9,26 +9,41 @@ import (
 
 	"k8s.io/klog/v2/ktesting"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
+
+// endingSession is a session that makes no call.
+type endingSession struct {
+	Session
+	ended context.Context
+}
+
+func (endingSession) Info() csiclient.Info     { return csiclient.Info{} }
+func (s endingSession) Ended() context.Context { return s.ended }
+
+// newEndingSession returns a session, and what ends it.
+func newEndingSession(t *testing.T) (*liveSession, func()) {
+	ended, end := context.WithCancel(t.Context())
+	return newLiveSession(endingSession{ended: ended}, &attach.Redactor{}), end
+}
 
 func TestDriverOwesAnAnswerSinceTheFirstCallAfterItsLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
-		first, second := &liveSession{}, &liveSession{}
+		first, _ := newEndingSession(t)
+		second, endSecond := newEndingSession(t)
 		a, b := queue.ClaimKey("a"), queue.ClaimKey("b")
 		entries := map[queue.Key]bool{a: true, b: true}
 		has := func(key queue.Key) bool { return entries[key] }
-		call := func(s *liveSession, seconds int) func() {
+		call := func(s *liveSession, key queue.Key, seconds int) func() {
 			return func() {
 				time.Sleep(time.Until(at(seconds)))
-				s.begin(has)
+				s.CallBegins(key)
 			}
-		}
-		end := func(s *liveSession, key queue.Key, answered bool) func() {
-			return func() { s.endCall(key, answered) }
 		}
 		ended := func(key queue.Key) func() { return func() { delete(entries, key) } }
 		for _, step := range []struct {
@@ -37,20 +52,19 @@ func TestDriverOwesAnAnswerSinceTheFirstCallAfterItsLast(t *testing.T) {
 			session *liveSession
 			want    int // seconds; 0: nothing is owed
 		}{
-			{"a call begins", call(first, 1), first, 1},
-			{"another call begins", call(first, 2), first, 1},
-			{"the first times out", end(first, a, false), first, 1},
-			{"it is tried again", call(first, 3), first, 1},
-			{"the other one is answered", end(first, b, true), first, 0},
-			{"the next call begins", call(first, 5), first, 5},
-			{"both time out", func() { end(first, a, false)(); end(first, b, false)() }, first, 5},
-			{"an entry ends without a call", ended(a), first, 5},
-			{"the other entry ends too", ended(b), first, 0},
-			{"a call begins days later", call(first, 200000), first, 200000},
+			{"a call begins", call(first, a, 1), first, 1},
+			{"another call begins", call(first, b, 2), first, 1},
+			{"the first timed out and is tried again", call(first, a, 3), first, 1},
+			{"the other one is answered", first.Answered, first, 0},
+			{"the next call begins", call(first, b, 5), first, 5},
+			{"another one begins", call(first, a, 6), first, 5},
+			{"an item ends without an answer", ended(b), first, 6},
+			{"the other item ends too", ended(a), first, 0},
+			{"a call begins days later", func() { entries[a] = true; call(first, a, 200000)() }, first, 200000},
 			{"there is another session", func() {}, second, 0},
-			{"a call begins there", call(second, 200001), second, 200001},
-			{"the call on the former session is answered", end(first, a, true), second, 200001},
-			{"the session ends", func() { second.ended.Store(true) }, second, 0},
+			{"a call begins there", call(second, a, 200001), second, 200001},
+			{"the call on the former session is answered", first.Answered, second, 200001},
+			{"the session ends", endSecond, second, 0},
 			{"there is no session", func() {}, nil, 0},
 		} {
 			step.do()
@@ -58,9 +72,6 @@ func TestDriverOwesAnAnswerSinceTheFirstCallAfterItsLast(t *testing.T) {
 			if want := at(step.want); step.want == 0 && !got.IsZero() || step.want > 0 && !got.Equal(want) {
 				t.Errorf("%s: unanswered since %s, want %s", step.what, got, want)
 			}
-		}
-		if first.open != 0 || second.open != 1 {
-			t.Errorf("%d and %d calls in flight, want the one of b", first.open, second.open)
 		}
 	})
 }
@@ -87,17 +98,17 @@ func TestHangingDriverIsLoggedOnceAMinute(t *testing.T) {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 		d := routed(t)
 		d.logger = logger
-		session := &liveSession{}
+		session, _ := newEndingSession(t)
 		d.update(func(s *driverState) { s.session = session })
 		done := repeat(ctx, d.hangingCheck(), d.settings())
 		begin := func(name string) {
 			d.queue.Add(queue.ClaimKey(name), queue.AttachLane, queue.Place{})
 			d.queue.CallBegins(queue.ClaimKey(name), "ControllerPublishVolume")
-			session.begin(d.queue.Has)
+			session.CallBegins(queue.ClaimKey(name))
 		}
 		end := func(name string) {
 			d.queue.CallEnds(queue.ClaimKey(name))
-			session.endCall(queue.ClaimKey(name), true)
+			session.Answered()
 		}
 		begin("quick")
 		time.Sleep(30 * time.Second)
@@ -126,7 +137,7 @@ func TestDriverThatAnswersNoCallIsLoggedAlthoughItsCallsEnd(t *testing.T) {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 		d := routed(t)
 		d.logger = logger
-		session := &liveSession{}
+		session, _ := newEndingSession(t)
 		d.update(func(s *driverState) { s.session = session })
 		key := queue.ClaimKey("silent")
 		d.queue.Add(key, queue.AttachLane, queue.Place{})
@@ -134,9 +145,8 @@ func TestDriverThatAnswersNoCallIsLoggedAlthoughItsCallsEnd(t *testing.T) {
 		defer cancel()
 		done := repeat(ctx, d.hangingCheck(), d.settings())
 		for range 9 { // 90 s
-			session.begin(d.queue.Has)
+			session.CallBegins(key)
 			time.Sleep(10 * time.Second)
-			session.endCall(key, false)
 		}
 		<-done
 		logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()

@@ -67,18 +67,6 @@ func (m *manager) options() reconcile.Options {
 	}
 }
 
-// CallBegins implements reconcile.Session.
-func (s *liveSession) CallBegins(has func(queue.Key) bool) { s.begin(has) }
-
-// CallEnds implements reconcile.Session.
-func (s *liveSession) CallEnds(key queue.Key, answered bool) { s.endCall(key, answered) }
-
-// HasEnded implements reconcile.Session.
-func (s *liveSession) HasEnded() bool { return s.ended.Load() }
-
-// Since implements reconcile.Session.
-func (s *liveSession) Since() time.Time { return s.since }
-
 func (m *manager) newLeader(term *lease.Term) *leader {
 	return &leader{manager: m, term: term, work: reconcile.New(m.options(), term)}
 }

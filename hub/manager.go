@@ -16,6 +16,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -33,6 +34,8 @@ type manager struct {
 	redactor *attach.Redactor
 	retire   context.CancelFunc
 	ended    chan struct{} // closed when the driver has drained
+
+	connectionLog, capabilityLog loglimit.Problem // of stayConnected: that the driver cannot be called, and that it may be another one
 
 	mu       sync.Mutex
 	failures []status.Failure // of operations, the latest first; guarded by mu
@@ -177,7 +180,6 @@ func (m *manager) setUp(up bool, edit func(*driverState)) {
 		if up != s.up {
 			s.leaseOffered = s.leaseOffered && !(s.up && now.Sub(s.upSince) >= m.hub.options.LeaseDuration)
 			s.up, s.upSince = up, now
-			s.downSince = now
 		}
 		edit(s)
 		after = *s

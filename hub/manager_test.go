@@ -76,7 +76,7 @@ func TestDriverThatIsAwayForMinutesOrWasNeverReachedIsLeftToThoseWhoCanCallIt(t 
 				t.Errorf("%s: reach %v, asked again in %v, want %v and %v", when, got, again, want, wantAgain)
 			}
 		}
-		setUp := func(up bool) { m.setUp(up, func(*driverState) {}) }
+		setUp := func(up bool) { m.setUp(up, func(s *driverState) { s.session = &liveSession{} }) }
 		expect("never reached", lease.Unreached, never)
 		setUp(true)
 		expect("connected", lease.Callable, never)
@@ -140,13 +140,12 @@ func TestLeaderHasActedOnAChangeOfTheConnectionWhenThatReturns(t *testing.T) {
 	}
 }
 
-func TestLastCallableTimeSurvivesAPanic(t *testing.T) {
+func TestDriverIsDownSinceItCouldLastBeCalled(t *testing.T) {
 	m := routed(t).manager
 	m.setUp(true, func(*driverState) {})
 	m.setUp(false, func(*driverState) {})
-	want := m.get().downSince
+	want := m.get().upSince
 	m.setUp(false, func(*driverState) {})
-	m.update((*driverState).restart)
 	if got := m.look(); !got.DownSince.Equal(want) || want.IsZero() {
 		t.Errorf("down since %s, want %s", got.DownSince, want)
 	}

@@ -4,20 +4,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 )
-
-// oddSession panics when it is asked what the driver can do.
-type oddSession struct{ Session }
-
-func (oddSession) Info() csiclient.Info { panic("odd answer") }
 
 func TestPanicWhileADriverIsTakenUpOrLetGoEndsItsRunAlone(t *testing.T) {
 	d := routed(t)
-	d.connectTo(oddSession{})
+	d.connectTo(publishing{})
 	d.setUp(true, func(*driverState) {})
+	d.logger = logr.Logger(funcr.New(func(_, args string) {
+		if strings.Contains(args, "Serving driver") {
+			panic("odd line")
+		}
+	}, funcr.Options{}))
 	err := d.run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "odd answer") {
+	if err == nil || !strings.Contains(err.Error(), "odd line") {
 		t.Errorf("the run ended with %v, want the panic", err)
 	}
 }

@@ -41,7 +41,7 @@ func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
 			t.Errorf("%d runs after a Probe has succeeded again, want 1", runs)
 		}
 		l.setUp(false, func(*driverState) {})
-		l.setUp(true, func(s *driverState) { s.session = &liveSession{Session: publishing{}} })
+		l.setUp(true, func(s *driverState) { s.session = newLiveSession(publishing{}, l.redactor) })
 		synctest.Wait()
 		if runs != 2 {
 			t.Errorf("%d runs after the driver was connected anew, want 2", runs)

@@ -57,14 +57,12 @@ func (m *manager) run(ctx context.Context) error {
 	outer := ctx
 	ctx, fail := context.WithCancelCause(outer)
 	defer fail(nil)
-	m.update((*driverState).restart)
 	// Work that drains still needs the connection.
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	defer disconnect()
-	c := &connection{manager: m, connect: m.connect}
-	panics.Go(&loops, fail, func() { c.run(connected, fail) })
+	panics.Go(&loops, fail, func() { m.stayConnected(connected) })
 	for ctx.Err() == nil {
 		if err := m.takeRole(ctx, m.hub.roleOf(m.get())); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"testing"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -37,7 +38,7 @@ func routed(t testing.TB) *leader {
 
 // connectTo has a driver's latest session be another one, that cannot be used yet.
 func (d *leader) connectTo(s Session) {
-	d.update(func(known *driverState) { known.session = &liveSession{Session: s} })
+	d.update(func(known *driverState) { known.session = newLiveSession(s, d.redactor) })
 }
 
 // publishing is a session of a driver that attaches.
@@ -47,7 +48,7 @@ func (publishing) Info() csiclient.Info {
 	return csiclient.Info{Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
 }
 
-func (publishing) Done() <-chan struct{} { return nil }
+func (publishing) Ended() context.Context { return context.Background() }
 
 func routedAttachment(edits ...func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
 	volume := "pv"

@@ -39,8 +39,8 @@ func (repeatingSession) Probe(context.Context) error { return errRepeated("probe
 func (repeatingSession) Info() csiclient.Info {
 	return csiclient.Info{Version: "1.0 " + repeatedSecret}
 }
-func (repeatingSession) Done() <-chan struct{} { return nil }
-func (repeatingSession) Close()                {}
+func (repeatingSession) Ended() context.Context { return context.Background() }
+func (repeatingSession) Close()                 {}
 
 func TestEachMethodOfASessionIsRedacted(t *testing.T) {
 	secrets := map[string]string{"password": repeatedSecret}
@@ -68,7 +68,7 @@ func TestEachMethodOfASessionIsRedacted(t *testing.T) {
 		},
 		"Probe": func() any { return s.Probe(t.Context()) },
 		"Info":  func() any { return s.Info() },
-		"Done":  nil, // no text
+		"Ended": nil, // no text
 		"Close": nil,
 	}
 	for method := range reflect.TypeFor[Session]().Methods() {

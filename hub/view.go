@@ -15,7 +15,7 @@ func (m *manager) look() view.Driver {
 		Table: m.table, Overlay: m.overlay, ReadSecret: m.readSecret,
 	}
 	if !s.up {
-		d.DownSince = s.downSince
+		d.DownSince = s.upSince
 	}
 	if s.session != nil {
 		d.Version, d.Capabilities = s.session.Info().Version, d.Decider.Capabilities.Names()

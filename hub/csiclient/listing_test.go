@@ -240,7 +240,7 @@ func TestListingDoesNotHoldUpClose(t *testing.T) {
 	if got != nil || status.Code(err) != codes.Unavailable || calls.Load() != 1 {
 		t.Errorf("got %v, %v after %d pages: want the page in flight to be the last", got, err, calls.Load())
 	}
-	<-s.Done()
+	<-s.Ended().Done()
 }
 
 func TestListingEndsWithItsContext(t *testing.T) {

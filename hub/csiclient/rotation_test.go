@@ -23,7 +23,7 @@ func (l looks) take(s *Session, n int) {
 	for range n {
 		select {
 		case l <- time.Time{}:
-		case <-s.Done():
+		case <-s.Ended().Done():
 			return
 		}
 	}
@@ -51,7 +51,7 @@ func TestReplacedFilesEndTheSessionButNotItsCalls(t *testing.T) {
 
 	p.write(t, p.driverCA, p.hubCA.Issue(certtest.Request{}))
 	l.take(s, 3)
-	<-s.Done()
+	<-s.Ended().Done()
 	next := connectFollowing(ctx, t, l, secured(d.endpoint, p.files))
 	if err := <-publish(ctx, s, "w"); status.Code(err) != codes.Unavailable {
 		t.Errorf("a call on the old Session got %v", err)
@@ -83,7 +83,7 @@ func TestFilesThatAreNotWholeKeepTheSession(t *testing.T) {
 	}
 	p.write(t, p.driverCA, next)
 	l.take(s, 3)
-	<-s.Done()
+	<-s.Ended().Done()
 }
 
 func TestFilesThatTheDriverDoesNotTakeKeepTheSession(t *testing.T) {
@@ -101,7 +101,7 @@ func TestFilesThatTheDriverDoesNotTakeKeepTheSession(t *testing.T) {
 	}
 	p.write(t, p.driverCA, p.hubCA.Issue(certtest.Request{}))
 	l.take(s, 4)
-	await(ctx, t, s.Done())
+	await(ctx, t, s.Ended().Done())
 	if got := d.Books().Methods[fakecsi.GetPluginInfo].Begun; got != 1 {
 		t.Errorf("%d GetPluginInfo calls, want none by tries", got)
 	}
@@ -132,7 +132,7 @@ func TestFilesThatDoNotVouchForTheDriverEndTheSession(t *testing.T) {
 			s := connectFollowing(ctx, t, l, secured(d.endpoint, p.files))
 			p.write(t, certtest.NewAuthority(t, "new CA"), p.hubCA.Issue(own))
 			l.take(s, 3)
-			await(ctx, t, s.Done())
+			await(ctx, t, s.Ended().Done())
 			if _, err := Connect(ctx, secured(d.endpoint, p.files), nil); err == nil {
 				t.Error("connected")
 			}
@@ -183,7 +183,7 @@ func TestRotationUnderLoadFailsNoCall(t *testing.T) {
 		p.write(t, p.driverCA, p.hubCA.Issue(certtest.Request{}))
 		old := owner.current()
 		l.take(old, 3)
-		<-old.Done()
+		<-old.Ended().Done()
 		owner.replace(connectFollowing(ctx, t, l, secured(d.endpoint, p.files)))
 	}
 	close(stop)
@@ -225,7 +225,7 @@ func (o *owner) publish(ctx context.Context, volume string) error {
 			return err
 		}
 		select {
-		case <-s.Done():
+		case <-s.Ended().Done():
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -181,7 +181,6 @@ func (s *Session) followFiles(d registry.Driver, used *tlsfiles.Material, ticks 
 			err = s.try(d, next)
 		}
 		if _, untrusted := errors.AsType[x509.UnknownAuthorityError](err); err == nil || untrusted {
-			s.finish() // before calls are refused, so that their callers see why
 			s.Close()
 			return
 		}

@@ -42,7 +42,7 @@ func TestCallThatFailsItsLastCheckIsNotSentAndEndsTheSession(t *testing.T) {
 	if _, err := s.ControllerPublishVolume(WithLastCheck(ctx, refuse), publishRequest("w")); status.Code(err) != codes.Unavailable {
 		t.Errorf("refused: %v, want Unavailable", err)
 	}
-	<-s.Done()
+	<-s.Ended().Done()
 	if n := d.Books().Methods[fakecsi.ControllerPublishVolume].Begun; n != 3 {
 		t.Errorf("the driver got %d calls, want those that were allowed, 3", n)
 	}
@@ -70,7 +70,7 @@ func TestCallThatEndsBeforeItIsSentIsCheckedAllTheSame(t *testing.T) {
 	}
 	close(pass)
 	<-refused
-	<-s.Done()
+	<-s.Ended().Done()
 	<-first // it may have been answered, or not
 	if calls := d.Books().CallsOf(fakecsi.ControllerPublishVolume, "late"); len(calls) > 0 {
 		t.Errorf("the driver got the call: %+v", calls)

@@ -23,7 +23,7 @@ type Session struct {
 	driver string   // as it is configured
 	count  CallFunc // may be nil
 	info   Info
-	ended  context.Context // see Done
+	ended  context.Context // see Ended
 	finish context.CancelFunc
 
 	mu      sync.Mutex
@@ -87,10 +87,10 @@ func (c Capabilities) Names() []string {
 // Info returns what the driver reported about itself. It does not change during a Session.
 func (s *Session) Info() Info { return s.info }
 
-// Done returns a channel that is closed when the connection has ended, or has to be replaced
+// Ended returns a context that ends when the Session is closed, or when the connection has ended or has to be replaced
 // because the TLS files have changed or the driver has sent a GOAWAY. Then no further call
 // begins, and calls in flight go on until they have ended.
-func (s *Session) Done() <-chan struct{} { return s.ended.Done() }
+func (s *Session) Ended() context.Context { return s.ended }
 
 // ControllerPublishVolume makes that call once. The error is a gRPC status with the driver's
 // message unchanged: it may have any length and repeat secrets of the request. If the Session
@@ -121,6 +121,7 @@ func (s *Session) Probe(ctx context.Context) error {
 // flight has ended. It does not block until then: a server that has sent a GOAWAY still
 // answers the calls in flight, and the owner connects again meanwhile.
 func (s *Session) Close() {
+	s.finish() // before calls are refused, so that their callers see why
 	s.mu.Lock()
 	idle := !s.closing && s.calls == 0
 	s.closing = true
@@ -172,7 +173,6 @@ func (s *Session) intercept(ctx context.Context, method string, req, reply any, 
 func (s *Session) follow(f func()) {
 	go panics.Contain(func(err error) {
 		klog.FromContext(s.ended).Error(err, "Failed to follow the connection to the driver, ending it")
-		s.finish()
 		s.Close()
 	}, f)
 }

@@ -36,7 +36,7 @@ func hangingPublish(ctx context.Context, t *testing.T, d driver, s *Session) <-c
 func assertOpen(t *testing.T, s *Session) {
 	t.Helper()
 	select {
-	case <-s.Done():
+	case <-s.Ended().Done():
 		t.Error("the Session is done")
 	default:
 	}
@@ -94,7 +94,7 @@ func TestDoneTellsThatTheConnectionIsLost(t *testing.T) {
 	inFlight := hangingPublish(ctx, t, d, s)
 	assertOpen(t, s)
 	d.server.Crash()
-	<-s.Done()
+	<-s.Ended().Done()
 	if err := <-inFlight; status.Code(err) != codes.Unavailable {
 		t.Errorf("the call in flight got %v", err)
 	}
@@ -105,7 +105,7 @@ func TestSessionNeverDialsAgain(t *testing.T) {
 	d := startDriver(t, fakecsi.Knobs{})
 	s := connect(ctx, t, d.endpoint)
 	d.server.Crash()
-	<-s.Done()
+	<-s.Ended().Done()
 	if err := d.server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestCallInFlightEndsAfterClose(t *testing.T) {
 	s := connect(ctx, t, d.endpoint)
 	inFlight := hangingPublish(ctx, t, d, s)
 	s.Close()
-	assertOpen(t, s)
+	<-s.Ended().Done()
 	if err := <-publish(ctx, s, "w"); status.Code(err) != codes.Unavailable {
 		t.Errorf("a call after Close got %v", err)
 	}
@@ -134,7 +134,6 @@ func TestCallInFlightEndsAfterClose(t *testing.T) {
 	if err := <-inFlight; err != nil {
 		t.Errorf("the call in flight got %v", err)
 	}
-	<-s.Done()
 	if begun := d.Books().Methods[fakecsi.ControllerPublishVolume].Begun; begun != 1 {
 		t.Errorf("%d calls reached the driver, want the one before Close", begun)
 	}
@@ -145,7 +144,7 @@ func TestCloseWithoutCallsEndsTheSession(t *testing.T) {
 	d := startDriver(t, fakecsi.Knobs{})
 	s := connect(ctx, t, d.endpoint)
 	s.Close()
-	<-s.Done()
+	<-s.Ended().Done()
 	s.Close()
 }
 
@@ -159,7 +158,7 @@ func TestDriverThatStopsStillAnswersWhatItHasTaken(t *testing.T) {
 		defer close(stopped)
 		d.server.Stop(ctx)
 	}()
-	<-s.Done() // the server has asked its clients to go
+	<-s.Ended().Done() // the server has asked its clients to go
 	s.Close()
 	d.turn(t, fakecsi.Knobs{ReleaseAll: true})
 	if err := <-inFlight; err != nil {

@@ -48,11 +48,13 @@ func call[Request, Response any](ctx context.Context, c *callerOf, name string, 
 		return nil, err
 	}
 	c.Queue.CallBegins(c.key, name)
-	s.CallBegins(c.Queue.Has)
+	s.CallBegins(c.key)
 	response, err := method(s, csiclient.WithLastCheck(ctx, c.term.Confirm), req)
 	err = withDisconnected(s, err)
 	c.Queue.CallEnds(c.key)
-	s.CallEnds(c.key, err == nil || isAnswer(ctx, err))
+	if err == nil || isAnswer(ctx, err) {
+		s.Answered()
+	}
 	return response, err
 }
 
@@ -87,13 +89,10 @@ func withDisconnected(s Session, err error) error {
 	if status.Code(err) != codes.Unavailable {
 		return err
 	}
-	if s.HasEnded() {
-		return errors.Join(ErrDisconnected, err)
-	}
 	settle := time.NewTimer(settleTime)
 	defer settle.Stop()
 	select {
-	case <-s.Done():
+	case <-s.Ended().Done():
 		return errors.Join(ErrDisconnected, err)
 	case <-settle.C:
 		return err

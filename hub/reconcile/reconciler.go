@@ -41,17 +41,15 @@ func NewMemory(logger klog.Logger, driver string, cluster *cache.Cluster) Memory
 // Session is a connection to a driver.
 type Session interface {
 	attach.Controller
-	// CallBegins and CallEnds note a call for an item. has reports whether an item is in the queue.
-	CallBegins(has func(queue.Key) bool)
-	CallEnds(key queue.Key, answered bool)
-	// HasEnded reports whether the session takes no further call. Calls in flight may end.
-	HasEnded() bool
+	// CallBegins notes that a call for an item begins, and Answered that the driver has answered a call.
+	CallBegins(queue.Key)
+	Answered()
+	// Ended returns a context that ends when the session takes no further call. Calls in flight may go on.
+	Ended() context.Context
 	ListVolumes(ctx context.Context, pageSize int) (listed csiclient.Published, took time.Duration, err error)
 	Info() csiclient.Info
 	// Since returns when the use of the session began.
 	Since() time.Time
-	// Done is closed when the connection has ended.
-	Done() <-chan struct{}
 }
 
 // Options of a Worker. The functions must not block, and may be called by several goroutines at once.
@@ -112,7 +110,7 @@ func New(o Options, term *lease.Term) *Worker {
 	l.nodes.Read = o.Cluster.ReadNode
 	l.Drift = &drift.Watch{
 		Session: func() drift.Session {
-			if s := o.Session(); s != nil && !s.HasEnded() {
+			if s := o.Session(); s != nil && s.Ended().Err() == nil {
 				return s
 			}
 			return nil

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -240,16 +241,14 @@ type connected struct {
 	*csiclient.Session
 }
 
-func (connected) CallBegins(func(queue.Key) bool) {}
-func (connected) CallEnds(queue.Key, bool)        {}
-func (connected) HasEnded() bool                  { return false }
-func (connected) Since() time.Time                { return time.Time{} }
+func (connected) CallBegins(queue.Key) {}
+func (connected) Answered()            {}
+func (connected) Since() time.Time     { return time.Time{} }
 
 // steadySession is the part of a Session that these tests do not look at.
 type steadySession struct{ Session }
 
-func (steadySession) CallBegins(func(queue.Key) bool) {}
-func (steadySession) CallEnds(queue.Key, bool)        {}
-func (steadySession) HasEnded() bool                  { return false }
-func (steadySession) Since() time.Time                { return time.Time{} }
-func (steadySession) Done() <-chan struct{}           { return nil }
+func (steadySession) CallBegins(queue.Key)   {}
+func (steadySession) Answered()              {}
+func (steadySession) Ended() context.Context { return context.Background() }
+func (steadySession) Since() time.Time       { return time.Time{} }

@@ -155,7 +155,7 @@ func (l *Worker) isOfTheVolume(e *queue.Item, err error) bool {
 func (l *Worker) countDisconnects(e *queue.Item, err error) {
 	s, _ := e.Retries.Session.(Session)
 	_, called := errors.AsType[*attach.CallError](err)
-	if IsDisconnected(err) || called && s != nil && s.HasEnded() {
+	if IsDisconnected(err) || called && s != nil && s.Ended().Err() != nil {
 		e.Retries.Disconnected(s)
 	} else {
 		e.Retries.Disconnects = 0

@@ -51,11 +51,12 @@ type plug struct {
 
 type plugged struct {
 	hub.Session
-	done chan struct{}
+	ended context.Context
+	end   func()
 }
 
-func (s *plugged) Done() <-chan struct{}       { return s.done }
-func (s *plugged) Close()                      {}
+func (s *plugged) Ended() context.Context      { return s.ended }
+func (s *plugged) Close()                      { s.end() }
 func (s *plugged) Info() csiclient.Info        { return csiclient.Info{Name: "d"} }
 func (s *plugged) Probe(context.Context) error { return nil }
 
@@ -65,7 +66,8 @@ func (p *plug) connect(context.Context, registry.Driver) (hub.Session, error) {
 	if p.away {
 		return nil, io.EOF
 	}
-	p.open = &plugged{done: make(chan struct{})}
+	p.open = &plugged{}
+	p.open.ended, p.open.end = context.WithCancel(context.Background())
 	return p.open, nil
 }
 
@@ -73,7 +75,7 @@ func (p *plug) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.away = true
-	close(p.open.done)
+	p.open.end()
 }
 
 func (p *plug) mend() {

@@ -60,7 +60,7 @@ func TestAPIServerThatStopsInTheMiddleOfAttachesLosesAndDoublesNone(t *testing.T
 	}
 	stop()
 	for _, s := range x.sessions() {
-		<-s.Done()
+		<-s.Ended().Done()
 	}
 	left := goroutinesOf(ours...)
 	for i := 0; i < 100 && len(left) > 0; i++ { // what has said that it is done is about to end

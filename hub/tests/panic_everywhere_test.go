@@ -266,6 +266,7 @@ func TestPanicInAnyGoroutineOfADriverRestartsThatDriverAlone(t *testing.T) {
 var goroutines = map[string]string{
 	"hub/reconcile/drain.go sideBySide":  "panics.Contain inside",
 	"hub/leader.go run":                  "a cancel function",
+	"hub/connection.go use":              "a cancel function",
 	"hub/csiclient/session.go follow":    "panics.Contain itself",
 	"hub/lease/candidate.go Hold":        "only notifies",
 	"hub/lease/watcher.go updateWatches": "panics.Catch inside",

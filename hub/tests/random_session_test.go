@@ -100,10 +100,8 @@ func (s *trialSession) ControllerUnpublishVolume(ctx context.Context, r *csi.Con
 // call makes a call that the rules allow. Calls that have begun go on after Close.
 func (s *trialSession) call(ctx context.Context, m safety.Method, volume, nodeID string, mode csi.VolumeCapability_AccessMode_Mode, f func(context.Context) error) error {
 	t := s.process.replica.trial
-	select {
-	case <-s.Done():
+	if s.Ended().Err() != nil {
 		return errGone
-	default:
 	}
 	return s.over(ctx, func(ctx context.Context) error {
 		c := safety.Call{Method: m, Place: safety.Place{Driver: virtualDriver, Volume: volume, Node: nodeID}}

@@ -300,21 +300,21 @@ func (virtualSource) Overview() status.Overview { return status.Overview{} }
 // backendSession is a session to a Backend without a connection.
 type backendSession struct {
 	*fakecsi.Backend
-	info csiclient.Info
-	end  func()
-	done chan struct{}
+	info  csiclient.Info
+	ended context.Context
+	end   func()
 }
 
 func newBackendSession(b *fakecsi.Backend) *backendSession {
-	s := &backendSession{Backend: b, done: make(chan struct{})}
-	s.end = sync.OnceFunc(func() { close(s.done) })
+	s := &backendSession{Backend: b}
+	s.ended, s.end = context.WithCancel(context.Background())
 	s.info.Capabilities = csiclient.Capabilities{PublishUnpublish: true, PublishReadonly: true, ListPublishedNodes: true}
 	return s
 }
 
-func (s *backendSession) Info() csiclient.Info  { return s.info }
-func (s *backendSession) Done() <-chan struct{} { return s.done }
-func (s *backendSession) Close()                { s.end() }
+func (s *backendSession) Info() csiclient.Info   { return s.info }
+func (s *backendSession) Ended() context.Context { return s.ended }
+func (s *backendSession) Close()                 { s.end() }
 
 func (s *backendSession) Probe(ctx context.Context) error {
 	response, err := s.Backend.Probe(ctx, &csi.ProbeRequest{})

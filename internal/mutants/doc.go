@@ -274,7 +274,7 @@
 //   - errors are not redacted. A secret that a driver repeats in an error gets into the status, Events and logs.
 //     Killed by hub/attach.TestSecretsThatADriverRepeatsAreTakenOutOfItsError.
 //
-// hub/session.go:
+// hub/connection.go:
 //
 //   - errors of Probe and ListVolumes are not redacted. A secret that a driver repeats there gets into the page and the logs.
 //     Killed by hub/tests.TestASecretOfAPublishIsTakenOutOfErrorsOfProbeAndListVolumes.

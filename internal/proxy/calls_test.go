@@ -281,7 +281,7 @@ func TestDriverThatStopsLetsCallsOfItsClientsEnd(t *testing.T) {
 	for open := true; open; { // a call that the driver does not take any more ends the session
 		_ = session.Probe(s.ctx)
 		select {
-		case <-session.Done():
+		case <-session.Ended().Done():
 			open = false
 		default:
 		}

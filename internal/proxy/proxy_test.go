@@ -44,7 +44,7 @@ func TestClientsComeBackWhenTheDriverDoes(t *testing.T) {
 	session := s.connect(hub)
 	inFlight := s.hangingPublish(session)
 	s.driver.Crash()
-	s.waitFor(session.Done())
+	s.waitFor(session.Ended().Done())
 	if err := <-inFlight; status.Code(err) != codes.Unavailable {
 		t.Errorf("the call in flight got %v", err)
 	}
@@ -143,7 +143,7 @@ func TestReplacedCertificatesHoldForTheNextClient(t *testing.T) {
 	s.refused(s.hub(), "refuses the client certificate", "Refused a client in the TLS handshake")
 	s.hubCA = newHubCA
 	s.connect(s.hub())
-	s.waitFor(session.Done())
+	s.waitFor(session.Ended().Done())
 	s.logged("its certificate is not accepted any more")
 }
 
@@ -157,13 +157,13 @@ func TestClientWhoseAuthorityIsGoneIsCutOff(t *testing.T) {
 	s.look()
 	next := s.connect(s.client(newHubCA.Issue(certtest.Request{Names: []string{"hub"}})))
 	select {
-	case <-session.Done():
+	case <-session.Ended().Done():
 		t.Error("the client of an authority that stays was cut off")
 	default:
 	}
 	certtest.WriteFile(t, s.files.CA, newHubCA.PEM)
 	s.look()
-	s.waitFor(session.Done())
+	s.waitFor(session.Ended().Done())
 	if err := <-inFlight; status.Code(err) != codes.Unavailable {
 		t.Errorf("the call in flight got %v", err)
 	}
@@ -180,7 +180,7 @@ func TestClientIsCutOffWhenItsCertificateExpires(t *testing.T) {
 	ends := time.Now().Add(2 * time.Second)
 	session := s.connect(s.client(s.hubCA.Issue(certtest.Request{Names: []string{"hub"}, To: ends})))
 	inFlight := s.hangingPublish(session)
-	s.waitFor(session.Done())
+	s.waitFor(session.Ended().Done())
 	if err := <-inFlight; status.Code(err) != codes.Unavailable {
 		t.Errorf("the call in flight got %v", err)
 	}
@@ -200,7 +200,7 @@ func TestDrainTakesNoClientAndLetsCallsEnd(t *testing.T) {
 	session := s.connect(hub)
 	inFlight := s.hangingPublish(session)
 	s.stop()
-	s.waitFor(session.Done()) // so that its owner begins no further call here
+	s.waitFor(session.Ended().Done()) // so that its owner begins no further call here
 	if _, err := csiclient.Connect(s.ctx, hub, nil); err == nil {
 		t.Error("a client was taken")
 	}
@@ -217,7 +217,7 @@ func TestDrainDoesNotWaitForClientsWithoutCalls(t *testing.T) {
 	s := newScene(t, func(o *Options) { o.Grace = time.Hour })
 	session := s.connect(s.hub())
 	s.stop()
-	s.waitFor(session.Done())
+	s.waitFor(session.Ended().Done())
 	s.waitFor(s.ended)
 }
 
