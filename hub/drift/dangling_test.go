@@ -329,3 +329,16 @@ func TestLastReadOfANodeCountsWhileItIsReadAgain(t *testing.T) {
 		t.Errorf("known of a later read, or of another node; %d reads", reads)
 	}
 }
+
+func TestNodesOfATermAreBounded(t *testing.T) {
+	n := &Nodes{Read: func(context.Context, string) (*corev1.Node, error) { return &corev1.Node{}, nil }}
+	round := n.Round()
+	for i := range 2*keptNodes + 1 {
+		if _, err := n.Get(t.Context(), fmt.Sprint(i), round); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(n.read) != 1 || len(n.last) != 1 {
+		t.Errorf("%d and %d Nodes are kept, want only the last", len(n.read), len(n.last))
+	}
+}

@@ -22,6 +22,9 @@ type Nodes struct {
 	last   map[string]*readNode // that has ended
 }
 
+// keptNodes bounds the Nodes that are kept in a term. Without a Node that was read before, it is read once more.
+const keptNodes = 1000
+
 // errUnread is what the others get if a read panics: it does not say that the Node is gone.
 var errUnread = errors.New("the read has ended without an answer")
 
@@ -46,7 +49,7 @@ func (n *Nodes) Get(ctx context.Context, name string, round uint64) (*corev1.Nod
 		<-r.done
 		return r.node, r.err
 	}
-	if n.read == nil {
+	if n.read == nil || len(n.read) >= keptNodes {
 		n.read, n.last = map[string]*readNode{}, map[string]*readNode{}
 	}
 	r = &readNode{round: n.rounds.Load(), at: time.Now(), done: make(chan struct{}), err: errUnread}

@@ -45,7 +45,7 @@ var unownedRows = []mutant{
 		name:   "unowned publication is detached without a look at its owners",
 		harm:   "The volume of a running Pod is detached.",
 		file:   "hub/reconcile/unowned.go",
-		old:    "owner, err := l.owners(ctx, u.FormerOwner, target)",
+		old:    "owner, err := l.owners(ctx, u.FormerOwner, u.Target)",
 		new:    "owner, err := volume.NoOwner, error(nil)",
 		killed: []string{"hub/reconcile.TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThere", "hub/tests.TestAttachElsewhereWaitsWhileItIsNotClearWhoHasWhatWasLeftAttached"},
 	},
