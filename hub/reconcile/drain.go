@@ -83,7 +83,7 @@ func (l *Worker) detachNow(ctx context.Context, r round, u volume.Unowned) {
 		if errors.Is(err, errKept("")) {
 			l.Table.ResolveOwned(u)
 		} else {
-			l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: not detaching it", "err", err)
+			l.logLine(logger, true, "VolumeAttachment is gone and its volume may stay attached: not detaching it", "err", err)
 		}
 		return
 	}
@@ -94,10 +94,10 @@ func (l *Worker) detachNow(ctx context.Context, r round, u volume.Unowned) {
 		err = caller.unpublish(ctx, u.Publication, u.Target, nil)
 	}
 	if err != nil {
-		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: the detach failed", "err", err)
+		l.logLine(logger, true, "VolumeAttachment is gone and its volume may stay attached: the detach failed", "err", err)
 		return
 	}
-	l.log.succeeded(logger, attach.Detaching, u.Failures, u.Failures > 0, time.Since(u.Since))
+	l.logSucceeded(logger, attach.Detaching, u.Failures, u.Failures > 0, time.Since(u.Since))
 	l.Table.Resolve(u.Target)
 }
 

@@ -218,7 +218,7 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 			err = x.caller.unpublish(ctx, l.Table.Believed(x.claim), effect.Target, now)
 		}
 	case volume.Disown:
-		l.log.line(klog.FromContext(ctx), true, "The volume stays attached at its previous target, detaching it later",
+		l.logLine(klog.FromContext(ctx), true, "The volume stays attached at its previous target, detaching it later",
 			"previousVolumeHandle", effect.Target.VolumeHandle, "previousNodeID", effect.Target.NodeID)
 	case volume.Release:
 		var alive *storagev1.VolumeAttachment

@@ -81,7 +81,7 @@ type Worker struct {
 	term            *lease.Term
 	began           time.Time // the term, in this process
 	finalizer       string
-	log             operationLog
+	log             *loglimit.Limiter
 	budget          *rate.Limiter // of writes to the Kubernetes API
 	finalizerWrites *attach.FinalizerWrites
 	nodes           drift.Nodes
@@ -103,7 +103,7 @@ func New(o Options, term *lease.Term) *Worker {
 		term:            term,
 		began:           time.Now(),
 		finalizer:       o.Table.Finalizer,
-		log:             operationLog{loglimit.New(logBurst, logEvery)},
+		log:             loglimit.New(logBurst, logEvery),
 		budget:          rate.NewLimiter(rate.Inf, 0),
 		finalizerWrites: &attach.FinalizerWrites{Newest: o.Overlay.Volume},
 	}
@@ -117,7 +117,7 @@ func New(o Options, term *lease.Term) *Worker {
 		},
 		Decider: o.Decider, Settings: o.Settings, Cluster: o.Cluster, Overlay: o.Overlay, Table: o.Table, Nodes: &l.nodes, KnowsAll: l.knowsAll,
 		PlaceOf: l.PlaceOf, Writer: l.Writer, Metrics: o.Metrics, Warn: l.Warn,
-		Log: l.log.line, Logger: o.Logger, VolumeLogger: l.VolumeLogger, UnownedLogger: l.UnownedLogger,
+		Log: l.logLine, Logger: o.Logger, VolumeLogger: l.VolumeLogger, UnownedLogger: l.UnownedLogger,
 	}
 	o.Queue.Begin()
 	l.SetLimits(o.Settings())

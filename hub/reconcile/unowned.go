@@ -40,7 +40,7 @@ func (l *Worker) workOnUnowned(ctx context.Context, e *queue.Item) {
 	if e.Retries.Since.IsZero() {
 		e.Retries.Since = time.Now()
 		if !u.Listed && !l.Table.HasDisowned(u.FormerOwner, target) {
-			l.log.line(logger, true, "VolumeAttachment is gone while its volume is attached, detaching the volume")
+			l.logLine(logger, true, "VolumeAttachment is gone while its volume is attached, detaching the volume")
 		}
 	}
 	if !l.canDetach(e, u) || !l.Queue.MayCall(e, queue.Place{Target: target, Node: u.FormerOwner.Node, Shared: l.isSurelyShared(u.FormerOwner, u.Record)}) {
@@ -110,11 +110,11 @@ func (l *Worker) endUnowned(ctx context.Context, e *queue.Item, u volume.Unowned
 	end := queue.Finished
 	switch {
 	case err == nil:
-		l.log.succeeded(logger, attach.Detaching, u.Failures, u.Failures > 0, time.Since(u.Since))
+		l.logSucceeded(logger, attach.Detaching, u.Failures, u.Failures > 0, time.Since(u.Since))
 		l.Table.Detached(u.Target, u.FormerOwner.Node)
 	case errors.As(err, &kept):
 		if kept != "" {
-			l.log.line(logger, true, "Not detaching the volume that the driver reports on this node", "reason", kept)
+			l.logLine(logger, true, "Not detaching the volume that the driver reports on this node", "reason", kept)
 		}
 		l.Table.ResolveOwned(u)
 	case isFenced(err):
@@ -150,7 +150,7 @@ func (l *Worker) retryUnowned(ctx context.Context, e *queue.Item, u volume.Unown
 	}
 	l.Queue.Failed(e, attach.Detaching, attach.Message(err), causeOf(err))
 	if u.Hopeless(settings.StuckAfter, l.sinceConnected(), now) {
-		l.log.line(klog.FromContext(ctx), true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
+		l.logLine(klog.FromContext(ctx), true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
 		l.Warn(l.eventObject(u), detachGivenUp, fmt.Sprintf("gave up detaching volume %q from node ID %q after %d tries: the driver reports that it is not there: %s",
 			u.Target.VolumeHandle, u.Target.NodeID, u.Failures, u.Error))
 		l.Table.Resolve(u.Target)
@@ -162,7 +162,7 @@ func (l *Worker) retryUnowned(ctx context.Context, e *queue.Item, u volume.Unown
 	if used {
 		delay = settings.Retry.Max - time.Duration(jitter()*float64(settings.Retry.Max)/5) // one read of the node then tells of all
 	}
-	l.log.failed(klog.FromContext(ctx), attach.Detaching, u.Failures, delay, err)
+	l.logFailed(klog.FromContext(ctx), attach.Detaching, u.Failures, delay, err)
 	if used || attach.NotReady(err) { // the driver was not called: an attach elsewhere has to wait for this detach
 		l.Queue.End(e, queue.Postpone(queue.DetachLane, delay))
 		return

@@ -70,7 +70,7 @@ func (l *Worker) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op att
 			if e.Retries.Operation != op {
 				failures = 0
 			}
-			l.log.succeeded(l.VolumeLogger(va), op, failures, e.Tries > 0, took)
+			l.logSucceeded(l.VolumeLogger(va), op, failures, e.Tries > 0, took)
 		}
 	}
 	l.Queue.Succeeded(e)
@@ -191,7 +191,7 @@ func (l *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.Volume
 	if next != op || changed && !l.isUnchanged(name) {
 		delay = 0
 	}
-	l.log.failed(l.VolumeLogger(va), op, failures, delay, err)
+	l.logFailed(l.VolumeLogger(va), op, failures, delay, err)
 	// The driver was not called, so an attach elsewhere has to wait for this detach, unless the volume is
 	// unpublished already.
 	if delay > 0 && attach.NotReady(err) && !l.Table.WasUnpublished(va) {

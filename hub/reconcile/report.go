@@ -1,0 +1,138 @@
+package reconcile
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	grpcstatus "google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// Limits of the log lines of one driver at the default verbosity, for each message: all volumes of a driver may
+// fail at once.
+const (
+	logBurst = 20
+	logEvery = time.Second
+)
+
+// logFailed logs a try of an operation that failed, with the number of failures in a row. At every verbosity it logs the first
+// failure in a row, and logSucceeded the success that ends it, but bounded in rate. With V(2) they log every try.
+func (l *Worker) logFailed(logger klog.Logger, op attach.Operation, failures int, retryIn time.Duration, err error) {
+	message, values := "Attach failed, will retry", []any{"operation", op.String(), "failures", failures}
+	switch {
+	case op == attach.Attaching && isNodeFull(err):
+		message = "Attach failed because the node is full, waiting for a place there"
+	case op == attach.Detaching:
+		message = "Detach failed, will retry"
+		fallthrough
+	default:
+		values = append(values, "retryIn", retryIn)
+	}
+	if call := (*attach.CallError)(nil); errors.As(err, &call) {
+		values = append(values, "code", grpcstatus.Code(call.Err).String())
+	}
+	l.logLine(logger, failures == 1, message, append(values, "err", csiclient.Truncate(err.Error(), csiclient.MaxText))...)
+}
+
+// logSucceeded logs an operation that succeeded, took after it was first asked for, after a number of failures. endsFailure:
+// something failed before, if only an attach before this detach.
+func (l *Worker) logSucceeded(logger klog.Logger, op attach.Operation, failures int, endsFailure bool, took time.Duration) {
+	message := "Attached volume"
+	if op == attach.Detaching {
+		message = "Detached volume"
+	}
+	l.logLine(logger, endsFailure, message, "operation", op.String(), "failures", failures, "duration", took)
+}
+
+// logLine logs a line at V(2), or at every verbosity if it is important. With V(2) no line is suppressed.
+func (l *Worker) logLine(logger klog.Logger, important bool, message string, keysAndValues ...any) {
+	if important && !logger.V(2).Enabled() {
+		l.log.Info(logger, message, keysAndValues...)
+		return
+	}
+	logger.V(2).Info(message, keysAndValues...)
+}
+
+// Each line about a volume is logged by one of these loggers, so that it has the keys that OPERATE.md lists. They
+// begin with the logger of the manager, which names the driver: with the logger of a context, a key might be
+// there twice.
+
+// VolumeLogger returns the logger for a VolumeAttachment and its volume. While the PersistentVolume is not in the
+// cache yet, the volume handle is known from the note that is written before the driver is called.
+func (l *Worker) VolumeLogger(va *storagev1.VolumeAttachment) klog.Logger {
+	va = l.Overlay.Newest(va)
+	return l.Logger.WithValues(attach.LogKeys(va, l.Cluster.VolumeHandle(va))...)
+}
+
+// UnownedLogger returns the logger for an unowned publication. It names the VolumeAttachment that the volume was
+// published for.
+func (l *Worker) UnownedLogger(u volume.Unowned) klog.Logger {
+	keys := attach.LogKeys(formerObject(u.FormerOwner), u.Target.VolumeHandle)
+	return l.Logger.WithValues(append(keys, "nodeID", u.Target.NodeID)...)
+}
+
+// Reasons of the Events on VolumeAttachments, on PersistentVolumes that are published where no VolumeAttachment asks
+// for them, and on CSIDrivers.
+const (
+	attachFailed  = "AttachFailed"
+	detachFailed  = "DetachFailed"
+	attachStuck   = "AttachStuck"
+	detachStuck   = "DetachStuck"
+	foreignWriter = "ForeignWriter"
+	detachGivenUp = "DetachGivenUp"
+	noAttach      = "AttachRequiredFalse"
+)
+
+// Warn records a warning on an object. The recorder drops repetitions and bounds the rate.
+func (l *Worker) Warn(object runtime.Object, reason, message string) {
+	if recorder := l.Events; recorder != nil {
+		recorder.Event(object, corev1.EventTypeWarning, reason, attach.Text(message))
+	}
+}
+
+// reasonOf returns one of two reasons: of an attach, and of a detach.
+func reasonOf(op attach.Operation, ofAttach, ofDetach string) string {
+	if op == attach.Detaching {
+		return ofDetach
+	}
+	return ofAttach
+}
+
+// formerObject returns what is known of a deleted VolumeAttachment, for Events and log lines about it.
+func formerObject(id volume.Identity) *storagev1.VolumeAttachment {
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: id.Name, UID: id.UID}}
+	va.Spec.NodeName, va.Spec.Source.PersistentVolumeName = id.Node, &id.PersistentVolume
+	return va
+}
+
+// checkWriter reports a change of a VolumeAttachment that another attacher made during this term. Such an
+// attacher ignores the lease: a sidecar without leader election, for example.
+func (l *Worker) checkWriter(before, va *storagev1.VolumeAttachment) {
+	if before == nil || before.UID != va.UID || l.isFromBeforeTerm(va) {
+		return
+	}
+	manager, at := attach.ForeignWrite(before, va)
+	if manager == "" {
+		return
+	}
+	l.Metrics.ForeignWriter()
+	l.Warn(va, foreignWriter, fmt.Sprintf("another attacher (%s) wrote status while this hub serves the driver", manager))
+	if l.conflictLog.IsDue(manager, at) {
+		l.VolumeLogger(va).Info("Another attacher writes VolumeAttachments of the driver, which this hub serves", "manager", manager,
+			"wrote", "status", "at", at)
+	}
+	l.Conflict(status.ForeignWriter{Manager: manager, Time: at, VolumeAttachment: va.Name})
+}
+
+// StuckReason returns the reason of Events about an operation that is stuck.
+func StuckReason(op attach.Operation) string { return reasonOf(op, attachStuck, detachStuck) }
