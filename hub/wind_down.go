@@ -36,8 +36,8 @@ func (h *Hub) isInUse(name string) bool {
 	return t != nil && (t.OwesDetach() || h.hasUnseenDeletion(t))
 }
 
-// hasUnseenDeletion reports whether the object of a claim is gone from the cache: the cache drops it before the
+// hasUnseenDeletion reports whether the object of a volume.Attachment is gone from the cache: the cache drops it before the
 // event is handled, and its volume may be attached.
 func (h *Hub) hasUnseenDeletion(t *volume.Table) bool {
-	return slices.ContainsFunc(t.Claims(), func(c volume.ClaimView) bool { return h.cluster.Attachment(c.Name) == nil })
+	return slices.ContainsFunc(t.Attachments(), func(a volume.Attachment) bool { return h.cluster.Attachment(a.Name) == nil })
 }

@@ -31,7 +31,7 @@ func (w *Watch) compare(ctx context.Context, l listing) {
 		switch present, missing, err := find(l.driver, w.Overlay.CachedInputs(va), l.published); {
 		case err != nil:
 			w.Logger.V(4).Info("Failed to compare the VolumeAttachment with ListVolumes", "volumeAttachment", va.Name, "err", err)
-		case present && w.Table.IsLost(va):
+		case present && w.Table.Look(va.Name, va.UID).Lost:
 			w.endRepair(va)
 		case present && va.Status.AttachError != nil && !working:
 			if err := w.Writer().ForgetError(ctx, va, attach.Attaching); err != nil {
@@ -75,7 +75,7 @@ func (w *Watch) endRepair(va *storagev1.VolumeAttachment) {
 	if p, _ := w.Table.Queue.Look(key); p.State == queue.Running && p.Lane != queue.DetachLane {
 		return // its publish may be in flight: the status needs the new publish context
 	}
-	if w.Table.SetLost(va, false); !w.Table.IsLost(va) {
+	if w.Table.SetLost(va, false); !w.Table.Look(va.Name, va.UID).Lost {
 		w.Log(w.VolumeLogger(va), true, "ListVolumes reports the volume on this node again, not attaching it again")
 		w.Table.Queue.RetryNow(key)
 	}

@@ -133,7 +133,7 @@ func TestWhatIsListedWhileItIsRepairedOrHasAnErrorIsPresent(t *testing.T) {
 				w.table.SetLost(tc.va, true)
 			}
 			w.check()
-			got := map[bool]string{true: "lost", false: ""}[w.table.IsLost(tc.va)]
+			got := map[bool]string{true: "lost", false: ""}[w.table.Look(tc.va.Name, tc.va.UID).Lost]
 			if got == "" && tc.working {
 				got = "found"
 			}

@@ -55,17 +55,17 @@ func (l *Worker) DetachUnowned(ctx context.Context) {
 	l.sideBySide(tasks)
 }
 
-// findVanished ends the claims of VolumeAttachments that have vanished. It reads a VolumeAttachment again if its
+// findVanished ends the volume.Attachments of VolumeAttachments that have vanished. It reads a VolumeAttachment again if its
 // status does not say "attached" yet: the watch may not have reported its deletion.
 func (l *Worker) findVanished(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainReads)
 	defer cancel()
 	var questions []func()
-	for _, c := range l.Table.Claims() {
+	for _, c := range l.Table.Attachments() {
 		va := l.Overlay.Attachment(c.Name)
 		if va == nil || va.UID != c.UID {
 			l.Table.ReadGone(c.Identity, false)
-		} else if c.MayBePublished && !va.Status.Attached {
+		} else if c.MayBePublished() && !va.Status.Attached {
 			questions = append(questions, func() {
 				if va, err := l.read(ctx, c.Name); err == nil && (va == nil || va.UID != c.UID) {
 					l.Table.ReadGone(c.Identity, false)

@@ -27,7 +27,7 @@ func TestWhatAnOwnerLeavesWhileTheDriverDrainsIsNotForgotten(t *testing.T) {
 		if err := d.Cluster.Put(owner); err != nil {
 			t.Fatal(err)
 		}
-		d.Table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget})
+		d.Table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget}, false)
 		d.Table.Close()
 		u, _ := d.Table.Unowned(routedTarget)
 		d.detachNow(t.Context(), d.newRound(), u)

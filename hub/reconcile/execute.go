@@ -16,18 +16,18 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// execution is one run on a claim. Before each effect it looks at the objects again: volume.Table returns the next effect, and
+// execution is one run on a VolumeAttachment. Before each effect it looks at the objects again: volume.Table returns the next effect, and
 // takes its outcome. The execution decides nothing itself.
 type execution struct {
-	leader  *Worker
-	item    *queue.Item
-	caller  *callerOf // for the item
-	op      attach.Operation
-	claim   *volume.Claim
-	object  *storagev1.VolumeAttachment // as it was looked at last
-	run     volume.Run
-	done    []volume.Effect
-	secrets map[string]string
+	leader     *Worker
+	item       *queue.Item
+	caller     *callerOf // for the item
+	op         attach.Operation
+	attachment *volume.Attachment
+	object     *storagev1.VolumeAttachment // as it was looked at last
+	run        volume.Run
+	done       []volume.Effect
+	secrets    map[string]string
 
 	// What the API server has returned to this run (nil: there is none): the caches may be behind it.
 	volume               *attach.Volume
@@ -48,7 +48,7 @@ func (x *execution) execute(ctx context.Context) error {
 		if err := x.look(ctx); err != nil {
 			return err
 		}
-		effect := table.NextEffect(x.claim, x.run)
+		effect := table.NextEffect(x.attachment, x.run)
 		switch {
 		case effect.Kind == volume.Finished:
 			return nil
@@ -61,10 +61,10 @@ func (x *execution) execute(ctx context.Context) error {
 			}
 			reserved, asked = at, effect.Kind == volume.Publish
 		}
-		table.Start(x.claim, x.run, effect)
+		table.Start(x.attachment, x.run, effect)
 		outcome, err := x.do(ctx, effect)
-		table.Apply(x.claim, &x.run, effect, outcome)
-		if err != nil && table.NextEffect(x.claim, x.run).Kind != volume.Disown {
+		table.Apply(x.attachment, &x.run, effect, outcome)
+		if err != nil && table.NextEffect(x.attachment, x.run).Kind != volume.Disown {
 			return err
 		}
 		x.done = append(x.done, effect)
@@ -75,7 +75,7 @@ func (x *execution) execute(ctx context.Context) error {
 // lane the Queue knows what goes before what.
 func (x *execution) look(ctx context.Context) error {
 	l := x.leader
-	if x.run.Released() {
+	if x.run.Released {
 		return nil
 	}
 	if len(x.done) > 0 {
@@ -84,7 +84,7 @@ func (x *execution) look(ctx context.Context) error {
 			x.op, x.run.Plan = attach.Idle, attach.Plan{} // nothing has succeeded
 			return nil
 		}
-		x.object, x.claim = now, l.Table.Open(now)
+		x.object, x.attachment = now, l.Table.Open(now)
 	}
 	decider := l.Decider()
 	op, lane := l.Table.Required(decider, x.object)
@@ -128,9 +128,9 @@ func finishes(k volume.EffectKind) bool {
 
 // restore takes what the objects record as the belief, if this process knows nothing.
 func (x *execution) restore(decider attach.Driver, inputs attach.Inputs) {
-	if table := x.leader.Table; table.Believed(x.claim).Belief == volume.Unknown {
+	if table := x.leader.Table; table.Look(x.object.Name, x.object.UID).Belief == volume.Unknown {
 		if record, ok := decider.Recorded(inputs); ok {
-			table.Restore(x.claim, record)
+			table.Restore(x.attachment, record)
 		}
 	}
 }
@@ -139,8 +139,9 @@ func (x *execution) restore(decider attach.Driver, inputs attach.Inputs) {
 // finalizer was written, and the CSINode once more after the publish.
 func (x *execution) inputs(ctx context.Context) (attach.Inputs, error) {
 	l, va := x.leader, x.object
-	inputs := attach.Inputs{VolumeAttachment: va, Lost: l.Table.IsLost(va), Unpublished: l.Table.IsUnpublished(va)}
-	if believed := l.Table.Believed(x.claim); believed.Belief == volume.Published {
+	believed := l.Table.Look(va.Name, va.UID)
+	inputs := attach.Inputs{VolumeAttachment: va, Lost: believed.Lost, Unpublished: va.Status.Attached && believed.Belief == volume.Unpublished}
+	if believed.Belief == volume.Published {
 		inputs.Published = &believed.Record
 	}
 	var err error
@@ -173,7 +174,7 @@ func (x *execution) place(t attach.Target) queue.Place {
 	if t == x.run.Plan.Target {
 		p.Shared = x.run.Plan.Nodes == attach.MultiNode
 	} else {
-		p.Shared = x.leader.isSurelyShared(x.claim.Identity, x.leader.Table.Believed(x.claim).Record)
+		p.Shared = x.leader.isSurelyShared(x.attachment.Identity, x.leader.Table.Look(x.object.Name, x.object.UID).Record)
 	}
 	return p
 }
@@ -187,25 +188,24 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 	var err error
 	switch effect.Kind {
 	case volume.FindOwners:
-		o.Owner, err = l.ownersElsewhere(ctx, x.claim.Identity, x.op, effect.Target)
+		o.Owner, err = l.ownersElsewhere(ctx, x.attachment.Identity, x.op, effect.Target)
 	case volume.ReadSecret:
 		x.secrets, err = a.Secrets(ctx, x.run.Plan.SecretRef)
 	case volume.AddFinalizers:
 		err = a.AddFinalizers(ctx, x.run.Plan)
 		x.volumeRead = false // it has the finalizer now
 	case volume.Publish:
-		if x.run.Plan.SecretRef == nil {
-			x.secrets = nil
+		if x.run.Plan.SecretRef != nil {
+			o.Secrets = x.secrets
 		}
-		o.Context, err = a.Publish(ctx, x.run.Plan, x.secrets)
+		o.Context, err = a.Publish(ctx, x.run.Plan, o.Secrets)
 		x.nodeRead = false // the driver may have registered another node ID during the call
-		o.Secrets = x.secrets
 		if isNodeFull(err) {
 			o.Result = volume.NoPlace
 			return o, err
 		}
 	case volume.MarkAttached:
-		err = a.MarkAttached(ctx, x.run.Plan, l.Table.Believed(x.claim).Context)
+		err = a.MarkAttached(ctx, x.run.Plan, l.Table.Look(x.object.Name, x.object.UID).Context)
 	case volume.Unpublish:
 		now := x.run.Plan.SecretRef
 		if effect.Target.VolumeHandle != x.run.Plan.Target.VolumeHandle {
@@ -215,7 +215,7 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 			err = l.checkUnused(ctx, x.object, effect.Target)
 		}
 		if err == nil {
-			err = x.caller.unpublish(ctx, l.Table.Believed(x.claim), effect.Target, now)
+			err = x.caller.unpublish(ctx, l.Table.Look(x.object.Name, x.object.UID).Publication, effect.Target, now)
 		}
 	case volume.Disown:
 		l.logLine(klog.FromContext(ctx), true, "The volume stays attached at its previous target, detaching it later",

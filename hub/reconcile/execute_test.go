@@ -57,7 +57,7 @@ func TestLimitIsAskedOnceForEachWriteAndARefusalRepeatsNoCall(t *testing.T) {
 			if err := x.look(); !errors.Is(err, attach.ErrRefused) {
 				t.Fatalf("attach: %v, want the refusal", err)
 			}
-			if p := x.Table.Believed(x.Table.Open(x.get())); p.Belief != volume.Published || x.get().Status.Attached {
+			if p := x.Table.Open(x.get()); p.Belief != volume.Published || x.get().Status.Attached {
 				t.Errorf("%+v; want the call remembered, and no status", p)
 			}
 			x.budget.SetLimit(rate.Inf)

@@ -20,6 +20,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -318,7 +319,7 @@ func (h *exploredHost) checkSent(q request) {
 		if e.State != queue.Running && h.failed[nameOfRun(queue.ClaimKey(va.Name))] > h.due[q.run] {
 			continue // it has had its try
 		}
-		if waits && va.Name != q.run && !h.memory.Table.WasReleased(va.UID) && va.DeletionTimestamp != nil {
+		if waits && va.Name != q.run && h.memory.Table.Look(va.Name, va.UID).Belief != volume.Unpublished && va.DeletionTimestamp != nil {
 			due = append(due, placeOf(noted))
 		}
 	}

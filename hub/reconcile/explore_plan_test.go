@@ -18,7 +18,7 @@ var tablePlan = snapshot.Must[volume.Table](append(tableRules,
 	snapshot.NilIsEmpty("queue.term.signalled"),
 )...)
 
-// seenPlan makes keys of what a worker may see in a Table: claims and publications.
+// seenPlan makes keys of what a worker may see in a Table: Attachments and publications.
 var seenPlan = snapshot.Must[volume.Table](append(tableRules, snapshot.Skip("volume.Table.Queue"))...)
 
 var tableRules = []snapshot.Rule{
@@ -28,5 +28,5 @@ var tableRules = []snapshot.Rule{
 	snapshot.Zero("time.Time"),
 	snapshot.Skip("volume.Unowned.Error"),
 	snapshot.Saturate(2, "volume.Unowned.Failures", "volume.Unowned.refusals"),
-	snapshot.Saturate(4, "volume.Claim.refusals"),
+	snapshot.Saturate(4, "volume.Attachment.refusals"),
 }

@@ -33,10 +33,3 @@ func (l *Worker) delay(e *queue.Item, op attach.Operation, failures int, err err
 	}
 	return l.retryIn(e, failures-e.Retries.NoPlace, err)
 }
-
-// detachedElsewhere reports whether another process has detached the volume of a VolumeAttachment that is gone now:
-// an attacher had noted its target, and this process has not worked on it.
-func (l *Worker) detachedElsewhere(va *storagev1.VolumeAttachment) bool {
-	known, _ := l.Table.Known(va)
-	return !known && va.DeletionTimestamp != nil && attach.NotedTarget(va).NodeID != "" && !l.Table.WasReleased(va.UID)
-}

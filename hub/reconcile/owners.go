@@ -50,7 +50,7 @@ func (l *Worker) readOwners(ctx context.Context, formerOwner volume.Identity, ta
 		}
 		if va != nil && va.UID == formerOwner.UID && va.DeletionTimestamp == nil && va.Status.Attached && attach.NotedTarget(va) == target {
 			// The former owner is attached there again, unless it is about to be attached elsewhere.
-			if attach.HasFinalizer(va.Finalizers, l.finalizer) && !l.Table.HasDisowned(formerOwner, target) {
+			if attach.HasFinalizer(va.Finalizers, l.finalizer) && !slices.Contains(l.Table.Look(formerOwner.Name, formerOwner.UID).Disowned, target) {
 				l.Overlay.VolumeAttachmentWritten(va)
 				return volume.Owned, nil
 			}

@@ -116,8 +116,8 @@ func guardedVolume(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVo
 	return pv
 }
 
-// restore has a claim know what its object records.
-func (d *routedWorker) restore(c *volume.Claim, va *storagev1.VolumeAttachment) {
+// restore has the Table know what an object records.
+func (d *routedWorker) restore(c *volume.Attachment, va *storagev1.VolumeAttachment) {
 	if record, ok := d.Decider().Recorded(attach.Inputs{VolumeAttachment: va}); ok {
 		d.Table.Restore(c, record)
 	}

@@ -62,7 +62,7 @@ func (l *Worker) knowsAll(ctx context.Context) (bool, error) {
 func (l *Worker) catchUp(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
 	why := "after the takeover of the driver"
 	switch {
-	case l.Table.IsUnsure(va):
+	case l.Table.Look(va.Name, va.UID).Unsure:
 		why = "after a write that had no answer"
 	case e.Retries.ReadAnew == va.UID, !l.isFromBeforeTerm(va):
 		return va, nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,7 +40,7 @@ func (l *Worker) workOnUnowned(ctx context.Context, e *queue.Item) {
 	ctx = klog.NewContext(ctx, logger)
 	if e.Retries.Since.IsZero() {
 		e.Retries.Since = time.Now()
-		if !u.Listed && !l.Table.HasDisowned(u.FormerOwner, target) {
+		if !u.Listed && !slices.Contains(l.Table.Look(u.FormerOwner.Name, u.FormerOwner.UID).Disowned, target) {
 			l.logLine(logger, true, "VolumeAttachment is gone while its volume is attached, detaching the volume")
 		}
 	}

@@ -25,7 +25,7 @@ func TestUnownedPublicationThatAListingEndsDuringItsCallIsNotTriedAgain(t *testi
 			list()
 			return status.Error(codes.Internal, "no")
 		}
-		d.Table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget})
+		d.Table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget}, false)
 		d.Work(t.Context(), d.start(t))
 		time.Sleep(time.Hour)
 		e := d.start(t)
@@ -69,7 +69,7 @@ func TestUnownedPublicationIsDetachedIfItsOwnerVanishesWhileItIsRead(t *testing.
 		if err := d.Cluster.Put(owner); err != nil {
 			t.Fatal(err)
 		}
-		d.Table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget})
+		d.Table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget}, false)
 		for e := d.start(t); e != nil; e = d.start(t) {
 			d.Work(t.Context(), e)
 		}

@@ -111,8 +111,8 @@ func TestWhatTheLastStateTellsIsNotLostOnAClaimThatKnowsNothing(t *testing.T) {
 		before func(*routedWorker)
 		want   map[attach.Target]string
 	}{
-		"nothing was known":      {func(*routedWorker) {}, left},
-		"the claim knew nothing": {func(d *routedWorker) { d.Table.Open(va) }, left}, // for a drift that was found, say
+		"nothing was known":  {func(*routedWorker) {}, left},
+		"it was only opened": {func(d *routedWorker) { d.Table.Open(va) }, left}, // for a drift that was found, say
 		"it was detached and let go": {func(d *routedWorker) {
 			c := d.Table.Open(va)
 			d.Table.Start(c, volume.Run{}, volume.Effect{Kind: volume.Release})
@@ -133,7 +133,7 @@ func TestWhatTheLastStateTellsIsNotLostOnAClaimThatKnowsNothing(t *testing.T) {
 	d := routed(t)
 	other := d.Table.Open(routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.UID = "uid-2" }))
 	d.router.attachmentGone(va)
-	if p := d.Table.Believed(other); p.MayBePublished() || len(d.Table.Claims()) != 1 {
+	if p := other; p.MayBePublished() || len(d.Table.Attachments()) != 1 {
 		t.Errorf("what another of the name has published is taken for its own: %+v", p)
 	}
 }

@@ -21,11 +21,7 @@ func (l *Worker) wanted(name string) (attach.Operation, queue.Lane) {
 // isUnchanged reports whether a VolumeAttachment is as it was last decided on or written.
 func (l *Worker) isUnchanged(name string) bool {
 	va := l.Overlay.Attachment(name)
-	if va == nil {
-		return false
-	}
-	_, unchanged := l.Table.Known(va)
-	return unchanged
+	return va != nil && l.Table.IsUnchanged(va)
 }
 
 // sleep blocks for d, or until ctx ends.

@@ -84,7 +84,7 @@ func (l *Worker) confirm() {
 // FindMissing ends the claims whose objects were deleted while no route was open, and returns their number.
 func (l *Worker) FindMissing() int {
 	missing := 0
-	for _, c := range l.Table.Claims() {
+	for _, c := range l.Table.Attachments() {
 		if l.Overlay.Attachment(c.Name) == nil && l.Table.ReadGone(c.Identity, false) {
 			missing++
 		}
@@ -133,9 +133,8 @@ func (l *Worker) OnAttachment(before, va *storagev1.VolumeAttachment) {
 	if va = l.Overlay.Attachment(va.Name); va == nil {
 		return // it is gone by now, and the event of its deletion follows
 	}
-	known, unchanged := l.Table.Known(va)
 	op := decider.RequiredOperation(va)
-	if unchanged || !known && op == attach.Idle {
+	if l.Table.IsUnchanged(va) || op == attach.Idle && l.Table.Look(va.Name, va.UID).Name == "" {
 		return
 	}
 	l.Queue.Add(queue.ClaimKey(va.Name), queue.LaneOf(op), l.PlaceOf(va, op))
@@ -145,15 +144,12 @@ func (l *Worker) OnAttachment(before, va *storagev1.VolumeAttachment) {
 func (l *Worker) OnAttachmentGone(va *storagev1.VolumeAttachment) {
 	l.Overlay.VolumeAttachmentDeleted(va)
 	var last *attach.Record
-	if (!l.isFromBeforeTerm(va) || cutShort(va, l.finalizer)) && !l.Table.WasReleased(va.UID) {
+	if !l.isFromBeforeTerm(va) || cutShort(va, l.finalizer) {
 		if r, ok := l.Decider().LastRecorded(l.Overlay.Inputs(va)); ok {
 			last = &r
 		}
 	}
-	if last == nil && l.detachedElsewhere(va) {
-		l.Queue.DetachedFrom(va.Spec.NodeName)
-	}
-	l.Table.Gone(volume.IdentityOf(va), last)
+	l.Table.Gone(volume.IdentityOf(va), last, va.DeletionTimestamp != nil && attach.NotedTarget(va).NodeID != "")
 }
 
 // ObserveDeletion takes the last state of a deleted VolumeAttachment of a driver that this process does not

@@ -82,7 +82,7 @@ func (l *Worker) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op att
 	l.ended(e)
 }
 
-// ended ends the run of an entry that has nothing more to do, and the claim if its VolumeAttachment is gone.
+// ended ends the run of an item that has nothing more to do, and the volume.Attachment if its VolumeAttachment is gone.
 func (l *Worker) ended(e *queue.Item) {
 	if l.Overlay.Attachment(e.Key.Name) == nil {
 		l.Table.Missing(e.Key.Name)
@@ -101,8 +101,8 @@ var errBlocked = errors.New("blocked by other work")
 // carryOut carries out the operation that a VolumeAttachment requires, and returns that operation.
 func (l *Worker) carryOut(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment) (attach.Operation, error) {
 	decider := l.Decider()
-	x := &execution{leader: l, item: e, caller: &callerOf{l, e.Key}, object: va, claim: l.Table.Open(va)}
-	// Before the reads: if one fails, a claim that knows nothing would lose its place on a full node.
+	x := &execution{leader: l, item: e, caller: &callerOf{l, e.Key}, object: va, attachment: l.Table.Open(va)}
+	// Before the reads: if one fails, an item of which nothing is known would lose its place on a full node.
 	if attach.HasFinalizer(va.Finalizers, l.finalizer) {
 		x.restore(decider, l.Overlay.Inputs(va))
 	}
@@ -194,7 +194,7 @@ func (l *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.Volume
 	l.logFailed(l.VolumeLogger(va), op, failures, delay, err)
 	// The driver was not called, so an attach elsewhere has to wait for this detach, unless the volume is
 	// unpublished already.
-	if delay > 0 && attach.NotReady(err) && !l.Table.WasUnpublished(va) {
+	if delay > 0 && attach.NotReady(err) && l.Table.Look(va.Name, va.UID).Belief != volume.Unpublished {
 		l.Queue.End(e, queue.Postpone(lane, delay))
 		return
 	}

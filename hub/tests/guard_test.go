@@ -67,7 +67,7 @@ func (b *bench) attacher() attach.Attacher {
 // progress is what a process believes of one VolumeAttachment for which it carries plans out.
 type progress struct {
 	table *volume.Table
-	claim *volume.Claim
+	known *volume.Attachment
 }
 
 func (b *bench) progress(va testbed.VolumeAttachment) progress {
@@ -81,8 +81,8 @@ func (b *bench) carryOut(plan attach.Plan, p progress) error {
 	a, run := b.attacher(), volume.Run{Plan: plan}
 	var lives *storagev1.VolumeAttachment
 	for {
-		effect := p.table.NextEffect(p.claim, run)
-		p.table.Start(p.claim, run, effect)
+		effect := p.table.NextEffect(p.known, run)
+		p.table.Start(p.known, run, effect)
 		outcome, err := volume.Outcome{Owner: volume.NoOwner}, error(nil)
 		switch effect.Kind {
 		case volume.Finished:
@@ -92,7 +92,7 @@ func (b *bench) carryOut(plan attach.Plan, p progress) error {
 		case volume.Publish:
 			outcome.Context, err = a.Publish(b.ctx, plan, nil)
 		case volume.MarkAttached:
-			err = a.MarkAttached(b.ctx, plan, p.table.Believed(p.claim).Context)
+			err = a.MarkAttached(b.ctx, plan, p.known.Context)
 		case volume.Unpublish:
 			err = a.Unpublish(b.ctx, effect.Target, nil)
 		case volume.Release:
@@ -104,7 +104,7 @@ func (b *bench) carryOut(plan attach.Plan, p progress) error {
 		if err != nil {
 			outcome.Result = volume.NotDone
 		}
-		p.table.Apply(p.claim, &run, effect, outcome)
+		p.table.Apply(p.known, &run, effect, outcome)
 		if err != nil {
 			return err
 		}
@@ -249,7 +249,7 @@ func TestPlanWritesNothingToANamesakeOfWhatItWasMadeFor(t *testing.T) {
 		t.Errorf("attach of what is replaced during the call: %v, want ErrStale", err)
 	}
 	untouched("status")
-	if p := progress.table.Believed(progress.claim); !p.MayBePublished() {
+	if p := progress.known; !p.MayBePublished() {
 		t.Error("the volume of the old object is forgotten, and it is attached")
 	}
 	b.setFinalizers(va.Name, "null")

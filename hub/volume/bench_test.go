@@ -20,7 +20,7 @@ func fullOfUnowned() *volume.Table {
 		name := fmt.Sprintf("gone-%d", i)
 		va := attachment(name, "uid")
 		last := attach.Record{Target: attach.Target{VolumeHandle: name, NodeID: "node"}}
-		table.Gone(volume.IdentityOf(va), &last)
+		table.Gone(volume.IdentityOf(va), &last, false)
 		table.Open(attachment("exists-"+name, "uid"))
 	}
 	table.Queue.Begin()
@@ -29,13 +29,13 @@ func fullOfUnowned() *volume.Table {
 	return table
 }
 
-func BenchmarkKnown(b *testing.B) {
+func BenchmarkIsUnchanged(b *testing.B) {
 	table := fullOfUnowned()
 	va := attachment("va", "1")
 	table.Open(va)
 	b.ReportAllocs()
 	for b.Loop() {
-		if known, unchanged := table.Known(va); !known || !unchanged {
+		if !table.IsUnchanged(va) {
 			b.Fatal("it is not known")
 		}
 	}

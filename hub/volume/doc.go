@@ -2,36 +2,36 @@
 //
 // A Table has all that this process believes about a driver's volumes:
 //
-//   - A Claim is a VolumeAttachment that this process has worked on.
+//   - An Attachment is a VolumeAttachment that this process has worked on.
 //   - A Publication is what is believed about a volume at one target (volume handle and node ID):
-//     that it is, or may be, published there, known from a call or from what objects record. A claim owns
-//     it, or it is Unowned: its former owner is gone, or wants the volume at another target now.
-//   - A Run is one run on a claim: the plan for its objects as they are now, and what the run has found out. Each Effect is one
+//     that it is, or may be, published there, known from a call or from what objects record. An Attachment
+//     owns it, or it is Unowned: its former owner is gone, or wants the volume at another target now.
+//   - A Run is one run on an Attachment: the plan for its objects as they are now, and what the run has found out. Each Effect is one
 //     step to the outside: NextEffect returns the next one, Apply notes how it ended. Package hub makes the steps and decides
 //     nothing.
 //
-// A claim's next, start and apply are pure: they use no clock, lock or goroutine.
+// An Attachment's next is pure: it uses no clock, lock or goroutine.
 //
 // Which work starts, and when, is decided by the Table's Queue (hub/queue), which asks the Table what is believed.
 //
 // # Rules
 //
-// How a publication ends: by an unpublish that succeeds, or by a claim that publishes at its target.
+// How a publication ends: by an unpublish that succeeds, or by a VolumeAttachment that publishes at its target.
 // An unowned publication also ends if a VolumeAttachment owns it (package hub reads them), if the driver
 // answers for stuckAfter that it does not know it (Hopeless), or without a call if the driver
 // neither requires nor supports attaching. It is not unpublished while a VolumeAttachment may own or want it there, or
-// while the node that has the node ID uses the volume (package hub reads both). A claim disowns its
+// while the node that has the node ID uses the volume (package hub reads both). A VolumeAttachment disowns its
 // publication at a previous target that the driver does not unpublish: after one answer for an attach,
 // after three for a detach, and before the note of that target is overwritten or removed.
 //
 // A VolumeAttachment that is not being deleted is detached because attachRequired became false. Its status is written before
-// the call, and its finalizer goes last: what says "attached" while its publication is Unpublished is corrected (IsUnpublished).
+// the call, and its finalizer goes last: what says "attached" while its publication is Unpublished is corrected (Required).
 //
 // An unowned publication withholds a PersistentVolume's finalizer for at most stuckAfter, is tried again
 // at the longest backoff, and stays visible.
 //
 // Terms. Unowned publications outlive terms of the driver's lease, and the
-// driver's absence from the configuration (gap.go). A publication that was unowned before a gap in the
+// driver's absence from the configuration. A publication that was unowned before a gap in the
 // lease has Gap set until the next term confirms it, as another process may have detached it. A
 // publication whose owner vanished while another process worked is Unconfirmed, and dropped after a day.
 // Both end if another process is seen to detach the volume there, or to attach a single-node volume
@@ -47,13 +47,13 @@
 //
 // # Choices
 //
-// A claim is kept until its object is gone, if a worker had it: the secrets of its publish are needed
+// An Attachment is kept until its object is gone, if a worker had it: the secrets of its publish are needed
 // when the Secret is deleted first. VolumeAttachments that were attached before a restart and need
-// nothing have no claim.
+// nothing have no Attachment.
 //
-// There is no index of volume handles: only for an
-// unowned publication are all VolumeAttachments of the driver looked through.
+// There is no index of volume handles: only for an unowned publication are all VolumeAttachments of the driver looked through, and
+// only for the finalizer of a PersistentVolume all that is believed.
 //
-// A publication that a claim owns is never given up: the claim disowns it first, and only an unowned
+// A publication that a VolumeAttachment owns is never given up: it is disowned first, and only an unowned
 // publication is given up.
 package volume

@@ -32,7 +32,7 @@ type Effect struct {
 	Target attach.Target
 }
 
-// Ownership is whether a VolumeAttachment other than a claim's owns the publication of a volume at a target.
+// Ownership is whether a VolumeAttachment other than the one that is worked on owns the publication of a volume at a target.
 // Ordered by precedence, lowest first.
 type Ownership int8
 
@@ -64,29 +64,17 @@ type Outcome struct {
 	Secrets map[string]string // of Publish
 }
 
-// Run is one run on a claim: the plan for its objects as they are now, which is made again before each effect, and what the
-// run itself has found out. It is a plain value.
+// Run is one run on a VolumeAttachment: the plan for its objects as they are now, which is made again before each effect, and what
+// the run itself has found out. It is a plain value.
 type Run struct {
-	Plan attach.Plan
+	Plan     attach.Plan
+	Released bool // the run has removed the finalizer: no plan is made any more
 
-	owner    Ownership     // of the publication at ownerAt
-	ownerAt  attach.Target // for which the owners were read last
-	secret   secretOf      // that was read
-	giveUp   bool          // the driver has refused to unpublish at the previous target often enough
-	released bool
-	alive    bool // the object still exists after the release
-	marked   bool // the status was written
-}
-
-// secretOf names the Secret of a publish.
-type secretOf struct {
-	target attach.Target
-	ref    corev1.SecretReference
-}
-
-// hasSecret reports whether the run has read the Secret that its plan names, or needs none.
-func (r *Run) hasSecret() bool {
-	return r.Plan.SecretRef == nil || r.secret == secretOf{r.Plan.Target, *r.Plan.SecretRef}
+	owner   Ownership              // of the publication at ownerAt
+	ownerAt attach.Target          // for which the owners were read last
+	secret  corev1.SecretReference // that was read; API servers accept none without a name
+	giveUp  bool                   // the driver has refused to unpublish at the previous target often enough
+	marked  bool                   // the status says that the volume is detached, or the object is gone
 }
 
 // ownerOf returns who owns the publication at a target, as far as the run has read it.
@@ -97,9 +85,6 @@ func (r *Run) ownerOf(t attach.Target) Ownership {
 	return r.owner
 }
 
-// Released reports whether the run has removed the finalizer: no plan is made any more then.
-func (r *Run) Released() bool { return r.released }
-
 // previousTries is the number of refused unpublishes at the previous target after which a detach goes on without
 // it. With a driver that hangs, each try takes the timeout. An attach goes on after one try (csi-attacher
 // makes no call for the previous node ID at all). A call that ends at its deadline or with ABORTED is a try too:
@@ -108,17 +93,17 @@ func (r *Run) Released() bool { return r.released }
 const previousTries = 3
 
 // next returns the next effect of a run. It is pure. The cases are asked from top to bottom.
-func (c *Claim) next(r Run) Effect {
-	p, b := &r.Plan, &c.publication
+func (a *Attachment) next(r Run) Effect {
+	p, b := &r.Plan, &a.Publication
 	attaching := p.Operation == attach.Attaching
 	previous := p.Target.VolumeHandle != "" && b.MayBePublished() && b.Target != p.Target
 	calls := p.Publish != nil && (b.Belief != Published || b.Target != p.Target)
 	switch {
 	// The end of a detach. The finalizer goes before the status is written: as long as the status says "attached", nobody
 	// attaches the volume elsewhere (external-attacher issue 587). An object that is gone needs no status.
-	case r.released && r.alive && !r.marked:
+	case r.Released && !r.marked:
 		return Effect{MarkDetached, p.Target}
-	case r.released, p.Operation == attach.Idle:
+	case r.Released, p.Operation == attach.Idle:
 		return Effect{Kind: Finished}
 	// An object that is not being deleted stays, and must not say "attached" while its volume is not.
 	case p.StatusFirst:
@@ -134,7 +119,7 @@ func (c *Claim) next(r Run) Effect {
 		return Effect{Unpublish, b.Target}
 
 	// An attach. After any failure the finalizers stay: only an unpublish proves that a volume is detached.
-	case attaching && calls && !r.hasSecret(): // before anything is written
+	case attaching && calls && p.SecretRef != nil && r.secret != *p.SecretRef: // before anything is written
 		return Effect{ReadSecret, p.Target}
 	case attaching && (p.VolumeFinalizer != nil || p.AttachmentFinalizer != nil): // also if somebody has removed one since the call
 		return Effect{AddFinalizers, p.Target}
@@ -146,7 +131,7 @@ func (c *Claim) next(r Run) Effect {
 		return Effect{Kind: Finished}
 
 	// A detach. Only a successful unpublish lets the finalizer go, or another owner, whose deletion detaches the volume.
-	case p.Unpublish == nil, b.isUnpublished(p.Target), r.ownerOf(p.Target) == Owned:
+	case p.Unpublish == nil, b.Belief == Unpublished && b.Target == p.Target, r.ownerOf(p.Target) == Owned:
 		return Effect{Release, p.Target}
 	case r.ownerOf(p.Target) == NotRead:
 		return Effect{FindOwners, p.Target}
@@ -156,16 +141,38 @@ func (c *Claim) next(r Run) Effect {
 	return Effect{Unpublish, p.Target}
 }
 
-// start notes that a publish begins. It is pure.
-func (c *Claim) start(p attach.Plan) {
-	c.forgetDisowned(p.Target)
-	c.lost = c.lost || c.publication.Belief == Unpublished && c.seen.attached // until the status has the new publish context
-	c.publication = Publication{Record: p.Record, Belief: Uncertain, Secrets: c.publication.Secrets}
+// NextEffect returns the next effect of a run.
+func (t *Table) NextEffect(a *Attachment, r Run) Effect {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return a.next(r)
 }
 
-// apply notes how an effect has ended. It is pure: it changes only the claim and the run.
-func (c *Claim) apply(r *Run, e Effect, o Outcome) {
-	ok := o.Result == Succeeded
+// Start notes that an effect begins: from now on it may have happened, whatever the answer.
+func (t *Table) Start(a *Attachment, r Run, e Effect) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch e.Kind {
+	case Publish:
+		t.resolve(e.Target) // the VolumeAttachment owns the publication now
+		a.forgetDisowned(e.Target)
+		a.Lost = a.Lost || a.Belief == Unpublished && a.seen.attached // until the status has the new publish context
+		a.Publication = Publication{Record: r.Plan.Record, Belief: Uncertain, Secrets: a.Secrets}
+	case Release:
+		if a.gone.IsZero() { // before the event of the deletion, see Table.released
+			t.released[a.UID] = true
+		}
+		if r.owner == Owned && a.Target == e.Target {
+			a.Publication = Publication{} // the other VolumeAttachment detaches it
+		}
+	}
+}
+
+// Apply notes how an effect has ended.
+func (t *Table) Apply(a *Attachment, r *Run, e Effect, o Outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ok, key := o.Result == Succeeded, queue.ClaimKey(a.Name)
 	switch e.Kind {
 	case FindOwners:
 		if ok { // else they are read again: to skip the call would leave the volume attached
@@ -173,120 +180,55 @@ func (c *Claim) apply(r *Run, e Effect, o Outcome) {
 		}
 	case ReadSecret:
 		if ok {
-			r.secret = secretOf{e.Target, *r.Plan.SecretRef}
+			r.secret = *r.Plan.SecretRef
 		}
 	case Publish:
-		if ok {
-			c.publication.Belief, c.publication.Context, c.publication.Secrets = Published, o.Context, o.Secrets
+		if a.NodeFull = o.Result == NoPlace; a.NodeFull {
+			t.Queue.RefusedLocked(key)
 		}
-		c.publication.NodeFull = o.Result == NoPlace
+		if ok {
+			a.Belief, a.Context, a.Secrets = Published, o.Context, o.Secrets
+			t.Queue.PublishedLocked(key)
+		}
 	case MarkAttached:
-		switch {
+		a.Unsure = a.Unsure || o.Result == NotDone
+		switch published := a.Belief == Published; {
 		case ok:
-			c.lost = false
-			if c.publication.Belief == Published {
-				c.publication.Belief, c.publication.Context = Recorded, nil
+			a.Lost = false
+			if published {
+				a.Belief, a.Context = Recorded, nil
 			}
-		case c.publication.Belief == Published && (o.Result == Rejected || !c.publication.keepsContext()):
+		case published && (o.Result == Rejected || !a.keepsContext()):
 			// The publish context may be too large, say. The driver may return another one to
 			// another call.
-			c.publication.Belief, c.publication.Context = Uncertain, nil
+			a.Belief, a.Context = Uncertain, nil
 		}
 	case Unpublish:
-		c.unpublished(r, e, o.Result)
+		switch {
+		case ok:
+			a.Publication, a.refusals = Publication{Record: attach.Record{Target: e.Target}, Belief: Unpublished}, 0
+			a.forgetDisowned(e.Target)
+			t.resolve(e.Target)
+			t.Queue.DetachedLocked(e.Target.VolumeHandle, a.Node)
+		case e.Target != r.Plan.Target && o.Result == Failed: // Rejected: a Secret is missing, say
+			a.refusals++
+			r.giveUp = a.refusals >= previousTries || r.Plan.Operation == attach.Attaching
+		}
 	case Disown:
-		c.disowned, c.publication, c.refusals, r.giveUp = append(c.disowned, c.publication.Target), Publication{}, 0, false
+		t.disown(a.Identity, a.Publication)
+		a.Disowned, a.Publication, a.refusals, r.giveUp = append(a.Disowned, e.Target), Publication{}, 0, false
 	case Release:
-		r.released, r.alive = ok, o.Alive
+		r.Released, r.marked = ok, r.marked || ok && !o.Alive
+		if !ok {
+			delete(t.released, a.UID)
+			a.Unsure = true
+		}
 	case MarkDetached:
 		r.marked = ok
 	}
 }
 
-func (c *Claim) unpublished(run *Run, e Effect, r Result) {
-	if r == Succeeded {
-		c.publication = Publication{Record: attach.Record{Target: e.Target}, Belief: Unpublished}
-		c.refusals = 0
-		c.forgetDisowned(e.Target)
-		return
-	}
-	if e.Target == run.Plan.Target || r != Failed { // Rejected: a Secret is missing, say
-		return
-	}
-	tries := previousTries
-	if run.Plan.Operation == attach.Attaching {
-		tries = 1
-	}
-	c.refusals++
-	run.giveUp = c.refusals >= tries
-}
-
-// forgetDisowned notes that the claim has no unowned publication at a target any more.
-func (c *Claim) forgetDisowned(t attach.Target) {
-	c.disowned = slices.DeleteFunc(c.disowned, func(disowned attach.Target) bool { return disowned == t })
-}
-
-// Restore takes the record of a claim's objects as its publication, if this process knows nothing itself.
-func (t *Table) Restore(c *Claim, r attach.Record) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !slices.Contains(c.disowned, r.Target) {
-		c.publication.restore(r)
-	}
-}
-
-// Believed returns a copy of a claim's publication.
-func (t *Table) Believed(c *Claim) Publication {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return c.publication
-}
-
-// NextEffect returns the next effect of a run.
-func (t *Table) NextEffect(c *Claim, r Run) Effect {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return c.next(r)
-}
-
-// Start notes that an effect begins: from now on it may have happened, whatever the answer.
-func (t *Table) Start(c *Claim, r Run, e Effect) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch e.Kind {
-	case Publish:
-		c.start(r.Plan)
-		t.resolve(e.Target) // the claim owns the publication now
-	case Release:
-		if c.gone.IsZero() { // before the event of the deletion, see WasReleased
-			t.released[c.UID] = true
-		}
-		if r.owner == Owned && c.publication.Target == e.Target {
-			c.publication = Publication{} // the other VolumeAttachment detaches it
-		}
-	}
-}
-
-// Apply notes how an effect has ended.
-func (t *Table) Apply(c *Claim, r *Run, e Effect, o Outcome) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	before := c.publication
-	c.apply(r, e, o)
-	switch {
-	case e.Kind == Disown:
-		t.disown(c.Identity, before)
-	case e.Kind == Publish && o.Result == NoPlace:
-		t.Queue.RefusedLocked(queue.ClaimKey(c.Name))
-	case e.Kind == Publish && o.Result == Succeeded:
-		t.Queue.PublishedLocked(queue.ClaimKey(c.Name))
-	case e.Kind == Unpublish && o.Result == Succeeded:
-		t.resolve(e.Target)
-		t.Queue.DetachedLocked(e.Target.VolumeHandle, c.Node)
-	case e.Kind == Release && o.Result != Succeeded:
-		delete(t.released, c.UID)
-		c.unsure = true
-	case e.Kind == MarkAttached && o.Result == NotDone:
-		c.unsure = true
-	}
+// forgetDisowned notes that there is no unowned publication at a target any more.
+func (a *Attachment) forgetDisowned(target attach.Target) {
+	a.Disowned = slices.DeleteFunc(slices.Clone(a.Disowned), func(t attach.Target) bool { return t == target })
 }

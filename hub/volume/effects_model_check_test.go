@@ -2,6 +2,7 @@ package volume_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -40,7 +41,7 @@ func (m *runModel) check() {
 		must(elsewhere(), "it may be published elsewhere")
 	case volume.MarkAttached:
 		must(!calls || is.Done && m.hasFinalizer() && noted == at, "nothing was published")
-		must(!calls || m.table.Believed(m.claim).Context["key"] == "value", "without the publish context")
+		must(!calls || m.table.Look(m.va.Name, m.va.UID).Context["key"] == "value", "without the publish context")
 	case volume.Unpublish:
 		must(owner != volume.NotRead && owner < volume.Unclear, "there may be an owner")
 		must(attaching || m.va.DeletionTimestamp != nil || !m.va.Status.Attached, "the status says attached, and the object is not being deleted")
@@ -64,7 +65,7 @@ func (m *runModel) hasFinalizer() bool {
 	return attach.HasFinalizer(m.va.Finalizers, attach.Finalizer(modelDriver))
 }
 
-// isSeenTo reports whether the claim need not see to a target: it is not published there, is unowned,
+// isSeenTo reports whether the VolumeAttachment need not see to a target: it is not published there, is unowned,
 // or nobody can know of it.
 func (m *runModel) isSeenTo(at attach.Target) bool {
 	is := m.truth[at]
@@ -73,7 +74,7 @@ func (m *runModel) isSeenTo(at attach.Target) bool {
 
 // checkBelief checks that what the storage system may have published is known, and what it has not.
 func (m *runModel) checkBelief() {
-	believed := m.table.Believed(m.claim)
+	believed := *m.known
 	for at, is := range m.truth {
 		known := believed.Target == at && believed.MayBePublished()
 		if !m.isSeenTo(at) && !known {
@@ -83,7 +84,7 @@ func (m *runModel) checkBelief() {
 			m.fail("the volume was unpublished at %s, and this is not known: %+v", at.NodeID, believed)
 		}
 		u, unowned := m.table.Unowned(at)
-		if unowned != is.Left || unowned && (u.FormerOwner.UID != m.va.UID || !m.table.HasDisowned(volume.IdentityOf(m.va), at)) {
+		if unowned != is.Left || unowned && (u.FormerOwner.UID != m.va.UID || !slices.Contains(believed.Disowned, at)) {
 			m.fail("at %s unowned: %v, want %v: %+v", at.NodeID, unowned, is.Left, u)
 		}
 		if is.Gone && believed.Target == at && believed.Secrets != nil {
@@ -125,9 +126,9 @@ func (m *runModel) key() string {
 	fmt.Fprintf(b, "%v %+v %v %v %+v %+v", m.nodeID, m.decider.NoAttach, m.secretRead, m.released, m.effect, run)
 	for _, at := range []attach.Target{target("id-1"), target("id-2")} {
 		_, unowned := m.table.Unowned(at)
-		fmt.Fprintf(b, " %+v %v %v %v", m.truth[at], m.owners[at], unowned, m.table.HasDisowned(volume.IdentityOf(m.va), at))
+		fmt.Fprintf(b, " %+v %v %v %v", m.truth[at], m.owners[at], unowned, slices.Contains(m.known.Disowned, at))
 	}
 	fmt.Fprintf(b, " %v %v %v %v %v %v", m.va.Finalizers, m.va.Annotations, m.va.DeletionTimestamp != nil, m.va.Status.Attached, m.pv.Finalizers, m.table.WasReleased(m.va.UID))
-	fmt.Fprintf(b, " %+v %+v", m.table.Believed(m.claim), *m.claim)
+	fmt.Fprintf(b, " %+v", *m.known)
 	return b.String()
 }

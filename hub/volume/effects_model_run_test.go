@@ -33,7 +33,7 @@ type runModel struct {
 	pv      *corev1.PersistentVolume
 	nodeID  string
 	table   *volume.Table
-	claim   *volume.Claim
+	known   *volume.Attachment
 	truth   map[attach.Target]truth
 
 	// Of the pass.
@@ -74,15 +74,16 @@ func (m *runModel) begin() {
 	m.table = volume.NewTable(attach.Finalizer(modelDriver))
 	m.table.Queue.Begin()
 	m.table.Queue.SetLimits(queue.Limits{Workers: 1})
-	m.claim = m.table.Open(m.va)
+	m.known = m.table.Open(m.va)
 }
 
 func (m *runModel) inputs() attach.Inputs {
 	var published *attach.Record
-	if b := m.table.Believed(m.claim); b.Belief == volume.Published {
+	b := m.table.Look(m.va.Name, m.va.UID)
+	if b.Belief == volume.Published {
 		published = &b.Record
 	}
-	return attach.Inputs{VolumeAttachment: m.va, PersistentVolume: attach.VolumeOf(m.pv), Lost: m.table.IsLost(m.va), Unpublished: m.table.IsUnpublished(m.va), Published: published, CSINode: &storagev1.CSINode{
+	return attach.Inputs{VolumeAttachment: m.va, PersistentVolume: attach.VolumeOf(m.pv), Lost: b.Lost, Unpublished: m.va.Status.Attached && b.Belief == volume.Unpublished, Published: published, CSINode: &storagev1.CSINode{
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: modelDriver, NodeID: m.nodeID}}}}}
 }
 
@@ -132,10 +133,10 @@ func (m *runModel) restart() {
 func (m *runModel) vanish() {
 	m.log("gone")
 	var last *attach.Record
-	if r, ok := m.decider.LastRecorded(m.inputs()); ok && !m.table.WasReleased(m.va.UID) {
+	if r, ok := m.decider.LastRecorded(m.inputs()); ok {
 		last = &r
 	}
-	m.table.Gone(volume.IdentityOf(m.va), last)
+	m.table.Gone(volume.IdentityOf(m.va), last, false)
 	m.va = nil
 	for at, is := range m.truth {
 		_, unowned := m.table.Unowned(at)
@@ -154,7 +155,7 @@ func (m *runModel) work() {
 		if !m.look() {
 			return
 		}
-		m.effect = m.table.NextEffect(m.claim, m.current)
+		m.effect = m.table.NextEffect(m.known, m.current)
 		if m.effect.Kind == volume.Finished {
 			return
 		}
@@ -162,14 +163,14 @@ func (m *runModel) work() {
 			m.fail("the run does not end")
 		}
 		m.check()
-		m.table.Start(m.claim, m.current, m.effect)
+		m.table.Start(m.known, m.current, m.effect)
 		o, failed, alive := m.happen()
 		if !alive {
 			return
 		}
-		m.table.Apply(m.claim, &m.current, m.effect, o)
+		m.table.Apply(m.known, &m.current, m.effect, o)
 		m.checkBelief()
-		if m.va == nil || failed && m.table.NextEffect(m.claim, m.current).Kind != volume.Disown {
+		if m.va == nil || failed && m.table.NextEffect(m.known, m.current).Kind != volume.Disown {
 			return
 		}
 	}
@@ -177,12 +178,12 @@ func (m *runModel) work() {
 
 // look makes the plan for the objects as they are, and reports whether there is something to do.
 func (m *runModel) look() bool {
-	if m.current.Released() {
+	if m.current.Released {
 		return true
 	}
-	m.claim = m.table.Open(m.va)
+	m.known = m.table.Open(m.va)
 	if r, ok := m.decider.Recorded(m.inputs()); ok {
-		m.table.Restore(m.claim, r)
+		m.table.Restore(m.known, r)
 	}
 	before := m.current.Plan.Operation
 	var err error
@@ -264,7 +265,7 @@ func (m *runModel) happen() (o volume.Outcome, failed, alive bool) {
 		ends = written(func() {
 			m.va.Status.Attached = false
 			for at, is := range m.truth { // with the publish context, unless the process has it still
-				is.Done = is.Done && m.table.Believed(m.claim).Context != nil
+				is.Done = is.Done && m.table.Look(m.va.Name, m.va.UID).Context != nil
 				m.truth[at] = is
 			}
 		})
@@ -293,14 +294,14 @@ func (m *runModel) happen() (o volume.Outcome, failed, alive bool) {
 	}
 	o.Result, o.Alive = e.result, !deleted
 	if deleted {
-		m.table.Apply(m.claim, &m.current, m.effect, o)
+		m.table.Apply(m.known, &m.current, m.effect, o)
 		m.vanish()
 		return o, false, false
 	}
 	return o, e.result != volume.Succeeded, true
 }
 
-// forgetGone drops what is known of unpublishes: a claim remembers the last one.
+// forgetGone drops what is known of unpublishes: an Attachment remembers the last one.
 func (m *runModel) forgetGone() {
 	for at, is := range m.truth {
 		is.Gone = false

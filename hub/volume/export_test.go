@@ -1,6 +1,13 @@
 package volume
 
-import "fmt"
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// WasReleased reports whether this process has removed the finalizer of a VolumeAttachment whose deletion was not reported yet.
+func (t *Table) WasReleased(uid types.UID) bool { return t.released[uid] }
 
 // Remains says what a Table still holds of unowned publications and of work, "" for nothing.
 func (t *Table) Remains() string {
@@ -10,5 +17,5 @@ func (t *Table) Remains() string {
 	if len(items)+len(t.dangling) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d items, and unowned publications of %d volumes", len(items), len(t.dangling))
+	return fmt.Sprintf("%d items, and %d unowned publications", len(items), len(t.dangling))
 }

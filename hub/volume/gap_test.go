@@ -81,7 +81,7 @@ func TestWhatVanishedJustBeforeTheLeaseWasLostIsNotForgotten(t *testing.T) {
 			publish(table, c, recorded(id))
 		}
 		if name != "exists" {
-			table.Gone(volume.IdentityOf(va), nil)
+			table.Gone(volume.IdentityOf(va), nil, false)
 		}
 	}
 	now := time.Now()
@@ -91,7 +91,7 @@ func TestWhatVanishedJustBeforeTheLeaseWasLostIsNotForgotten(t *testing.T) {
 	if u, _ := table.Unowned(at("a")); u.Unconfirmed != now {
 		t.Errorf("unconfirmed since %v, want since the lease was lost: another process may have seen to it", u.Unconfirmed)
 	}
-	if names := table.Claims(); len(names) > 0 {
+	if names := table.Attachments(); len(names) > 0 {
 		t.Errorf("%v is remembered besides", names)
 	}
 }

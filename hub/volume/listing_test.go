@@ -97,7 +97,7 @@ func TestPublicationThatAVolumeAttachmentLeavesIsNoLongerKnownFromAListingAlone(
 	table.Queue.SetLimits(queue.Limits{Workers: 2})
 	r := recorded("a")
 	table.Found(volume.Identity{Node: "n", PersistentVolume: "pv"}, r)
-	table.Gone(volume.Identity{Name: "va", UID: "1"}, &r)
+	table.Gone(volume.Identity{Name: "va", UID: "1"}, &r, false)
 	table.DropFound()
 	if u, ok := table.Unowned(r.Target); !ok || u.Listed || u.FormerOwner.Name != "va" {
 		t.Errorf("%+v", u)

@@ -34,7 +34,14 @@ func TestOnlyAnAttachWithoutAPlaceWaitsForOne(t *testing.T) {
 		"lost":                                     {believed: believed(Recorded, here), lost: true, noted: true, want: true},
 		"lost, and published again but not marked": {believed: believed(Published, here), lost: true, want: false},
 	} {
-		if got := needsPlace(c.believed, c.lost, c.dangling, queue.Place{Target: here, Node: "n", Noted: c.noted}); got != c.want {
+		table := NewTable("f")
+		if c.believed.Belief != Unknown {
+			table.attachments["va"] = &Attachment{Publication: c.believed}
+		}
+		if c.dangling {
+			table.dangling[here] = &Unowned{}
+		}
+		if got := (*beliefs)(table).NeedsPlace(queue.ClaimKey("va"), queue.Place{Target: here, Node: "n", Noted: c.noted}, c.lost); got != c.want {
 			t.Errorf("%s: it needs a place: %v, want %v", name, got, c.want)
 		}
 	}

@@ -19,22 +19,22 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// claimed is a Table with the claim of one VolumeAttachment.
-type claimed struct {
+// opened is a Table with one VolumeAttachment.
+type opened struct {
 	*volume.Table
-	claim *volume.Claim
+	known *volume.Attachment
 }
 
-func claimOf(name string) *storagev1.VolumeAttachment {
+func objectOf(name string) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid of " + name)}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n"}}
 }
 
-func newClaimed() claimed {
+func newOpened() opened {
 	t := volume.NewTable("finalizer")
 	t.Queue.Begin()
 	t.Queue.SetLimits(queue.Limits{Workers: 10})
 	t.Queue.Open()
-	return claimed{t, t.Open(claimOf("va"))}
+	return opened{t, t.Open(objectOf("va"))}
 }
 
 // publishCall and unpublishCall are those of plans.
@@ -45,7 +45,7 @@ var (
 
 // attachAt and detachAt are plans with all their steps.
 func attachAt(nodeID string) attach.Plan {
-	return attach.Plan{Operation: attach.Attaching, Record: attach.Record{Target: target(nodeID), SecretRef: &corev1.SecretReference{}, SecretKnown: true}, Publish: publishCall, AttachmentFinalizer: &attach.Patch{}, MarkAttached: true}
+	return attach.Plan{Operation: attach.Attaching, Record: attach.Record{Target: target(nodeID), SecretRef: &corev1.SecretReference{Name: "secret"}, SecretKnown: true}, Publish: publishCall, AttachmentFinalizer: &attach.Patch{}, MarkAttached: true}
 }
 
 func detachAt(nodeID string) attach.Plan {
@@ -54,11 +54,11 @@ func detachAt(nodeID string) attach.Plan {
 
 // run makes a run for a plan, and returns its effects. They succeed and nobody else has the volume, unless outcomes
 // say otherwise. The run ends with the first that does not succeed, as with an executor.
-func (c claimed) run(plan attach.Plan, outcomes map[volume.EffectKind]volume.Outcome) []string {
+func (c opened) run(plan attach.Plan, outcomes map[volume.EffectKind]volume.Outcome) []string {
 	var effects []string
 	run := volume.Run{Plan: plan}
 	for {
-		e := c.NextEffect(c.claim, run)
+		e := c.NextEffect(c.known, run)
 		if e.Kind == volume.Finished {
 			return effects
 		}
@@ -74,9 +74,9 @@ func (c claimed) run(plan attach.Plan, outcomes map[volume.EffectKind]volume.Out
 		if !ok {
 			o = volume.Outcome{Owner: volume.NoOwner}
 		}
-		c.Start(c.claim, run, e)
-		c.Apply(c.claim, &run, e, o)
-		if o.Result != volume.Succeeded && c.NextEffect(c.claim, run).Kind != volume.Disown {
+		c.Start(c.known, run, e)
+		c.Apply(c.known, &run, e, o)
+		if o.Result != volume.Succeeded && c.NextEffect(c.known, run).Kind != volume.Disown {
 			return effects
 		}
 		switch e.Kind { // the objects as they are then
@@ -98,7 +98,7 @@ func TestEffectsOfARunComeInOrderAndNoneIsNeedless(t *testing.T) {
 	guarded := attachAt("id-1")
 	guarded.AttachmentFinalizer = nil
 	for name, c := range map[string]struct {
-		before func(claimed)
+		before func(opened)
 		pass   attach.Plan
 		out    outcomes
 		want   []string
@@ -110,30 +110,30 @@ func TestEffectsOfARunComeInOrderAndNoneIsNeedless(t *testing.T) {
 		"attach, no secret":              {nil, attachAt("id-1"), outcomes{volume.ReadSecret: notDone}, []string{"ReadSecret"}},
 		"attach, finalizers not written": {nil, attachAt("id-1"), outcomes{volume.AddFinalizers: notDone}, []string{"ReadSecret", "AddFinalizers"}},
 		"attach, publish fails":          {nil, attachAt("id-1"), outcomes{volume.Publish: failed}, []string{"ReadSecret", "AddFinalizers", "Publish"}},
-		"attach after the status was not written": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.MarkAttached: notDone}) },
+		"attach after the status was not written": {func(c opened) { c.run(attachAt("id-1"), outcomes{volume.MarkAttached: notDone}) },
 			guarded, nil, []string{"MarkAttached"}},
-		"attach after the status was not written, finalizer taken": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.MarkAttached: notDone}) },
+		"attach after the status was not written, finalizer taken": {func(c opened) { c.run(attachAt("id-1"), outcomes{volume.MarkAttached: notDone}) },
 			attachAt("id-1"), nil, []string{"AddFinalizers", "MarkAttached"}},
-		"attach after the status was refused": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.MarkAttached: {Result: volume.Rejected}}) },
+		"attach after the status was refused": {func(c opened) { c.run(attachAt("id-1"), outcomes{volume.MarkAttached: {Result: volume.Rejected}}) },
 			attachAt("id-1"), nil, []string{"ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
-		"attach after the status was not written, large publish context": {func(c claimed) {
+		"attach after the status was not written, large publish context": {func(c opened) {
 			c.run(attachAt("id-1"), outcomes{volume.MarkAttached: notDone, volume.Publish: {Context: map[string]string{"k": strings.Repeat("x", 17<<10)}}})
 		}, guarded, nil, []string{"ReadSecret", "Publish", "MarkAttached"}},
-		"attach after the publish failed": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) },
+		"attach after the publish failed": {func(c opened) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) },
 			guarded, nil, []string{"ReadSecret", "Publish", "MarkAttached"}},
-		"attach again what the storage has lost": {func(c claimed) { c.run(attachAt("id-1"), nil) },
+		"attach again what the storage has lost": {func(c opened) { c.run(attachAt("id-1"), nil) },
 			attachAt("id-1"), nil, []string{"ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
-		"attach at another node ID": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"), nil,
+		"attach at another node ID": {func(c opened) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"), nil,
 			[]string{"FindOwners elsewhere", "Unpublish elsewhere", "ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
-		"attach at another node ID, refused at the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
+		"attach at another node ID, refused at the previous one": {func(c opened) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
 			outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "Disown elsewhere", "ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
-		"attach at another node ID, no answer at the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
+		"attach at another node ID, no answer at the previous one": {func(c opened) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
 			outcomes{volume.Unpublish: notDone}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
-		"attach at another node ID, no secret for the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
+		"attach at another node ID, no secret for the previous one": {func(c opened) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
 			outcomes{volume.Unpublish: {Result: volume.Rejected}}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
-		"attach at another node ID, owners at the previous one not readable": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
+		"attach at another node ID, owners at the previous one not readable": {func(c opened) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
 			outcomes{volume.FindOwners: {Owner: volume.Unclear, Result: volume.NotDone}}, []string{"FindOwners elsewhere"}},
-		"attach at another node ID, owned at the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
+		"attach at another node ID, owned at the previous one": {func(c opened) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
 			owned, []string{"FindOwners elsewhere", "Disown elsewhere", "ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
 
 		"detach":                      {nil, detachAt("id-1"), nil, []string{"FindOwners", "Unpublish", "Release"}},
@@ -144,38 +144,38 @@ func TestEffectsOfARunComeInOrderAndNoneIsNeedless(t *testing.T) {
 		"detach, owned by another":    {nil, detachAt("id-1"), owned, []string{"FindOwners", "Release"}},
 		"detach, owner not clear":     {nil, detachAt("id-1"), outcomes{volume.FindOwners: {Owner: volume.Unclear}, volume.LookAgain: notDone}, []string{"FindOwners", "LookAgain"}},
 		"detach, owners not readable": {nil, detachAt("id-1"), outcomes{volume.FindOwners: {Owner: volume.Unclear, Result: volume.NotDone}}, []string{"FindOwners"}},
-		"detach after the finalizer was not removed": {func(c claimed) { c.run(detachAt("id-1"), outcomes{volume.Release: notDone}) },
+		"detach after the finalizer was not removed": {func(c opened) { c.run(detachAt("id-1"), outcomes{volume.Release: notDone}) },
 			detachAt("id-1"), nil, []string{"Release"}},
-		"detach at another node ID": {func(c claimed) { c.run(attachAt("id-1"), nil) }, detachAt("id-2"), nil,
+		"detach at another node ID": {func(c opened) { c.run(attachAt("id-1"), nil) }, detachAt("id-2"), nil,
 			[]string{"FindOwners elsewhere", "Unpublish elsewhere", "FindOwners", "Unpublish", "Release"}},
-		"detach at another node ID, refused at the previous one": {func(c claimed) { c.run(attachAt("id-1"), nil) }, detachAt("id-2"),
+		"detach at another node ID, refused at the previous one": {func(c opened) { c.run(attachAt("id-1"), nil) }, detachAt("id-2"),
 			outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
-		"detach at another node ID, refused three times at the previous one": {func(c claimed) {
+		"detach at another node ID, refused three times at the previous one": {func(c opened) {
 			c.run(attachAt("id-1"), nil)
 			c.run(detachAt("id-2"), outcomes{volume.Unpublish: failed})
 			c.run(detachAt("id-2"), outcomes{volume.Unpublish: failed})
 		}, detachAt("id-2"), outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "Disown elsewhere", "FindOwners", "Unpublish"}},
-		"detach at a third node ID, refused twice, after the first was left": {func(c claimed) {
+		"detach at a third node ID, refused twice, after the first was left": {func(c opened) {
 			c.run(attachAt("id-1"), outcomes{volume.Publish: failed})
 			c.run(attachAt("id-2"), outcomes{volume.Unpublish: failed})
 			c.run(detachAt("id-3"), outcomes{volume.Unpublish: failed})
 		}, detachAt("id-3"), outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
-		"detach at a third node ID, refused once, after two refusals at the first": {func(c claimed) {
+		"detach at a third node ID, refused once, after two refusals at the first": {func(c opened) {
 			c.run(attachAt("id-1"), nil)
 			c.run(detachAt("id-2"), outcomes{volume.Unpublish: failed})
 			c.run(detachAt("id-2"), outcomes{volume.Unpublish: failed})
 			c.run(detachAt("id-2"), outcomes{volume.Release: notDone})
 			c.run(attachAt("id-2"), nil) // attachRequired was false for a while
 		}, detachAt("id-3"), outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
-		"detach at another node ID, wanted at the previous one": {func(c claimed) { c.run(attachAt("id-1"), nil) }, detachAt("id-2"),
+		"detach at another node ID, wanted at the previous one": {func(c opened) { c.run(attachAt("id-1"), nil) }, detachAt("id-2"),
 			outcomes{volume.FindOwners: {Owner: volume.Wanted}}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "FindOwners", "Unpublish", "Release"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			claim := newClaimed()
+			table := newOpened()
 			if c.before != nil {
-				c.before(claim)
+				c.before(table)
 			}
-			if got := claim.run(c.pass, c.out); !slices.Equal(got, c.want) {
+			if got := table.run(c.pass, c.out); !slices.Equal(got, c.want) {
 				t.Errorf("effects %v, want %v", got, c.want)
 			}
 		})
@@ -188,11 +188,11 @@ func TestVolumeThatAnotherOwnsIsNotLeftToBeDetached(t *testing.T) {
 		want  bool
 	}{"owned": {volume.Owned, false}, "unclear": {volume.Unclear, true}} {
 		t.Run(name, func(t *testing.T) {
-			claim := newClaimed()
-			claim.run(attachAt("id-1"), nil)
-			claim.run(detachAt("id-1"), map[volume.EffectKind]volume.Outcome{volume.FindOwners: {Owner: c.owner}, volume.LookAgain: {Result: volume.NotDone}})
-			claim.Gone(claim.claim.Identity, nil)
-			if _, unowned := claim.Unowned(target("id-1")); unowned != c.want {
+			table := newOpened()
+			table.run(attachAt("id-1"), nil)
+			table.run(detachAt("id-1"), map[volume.EffectKind]volume.Outcome{volume.FindOwners: {Owner: c.owner}, volume.LookAgain: {Result: volume.NotDone}})
+			table.Gone(table.known.Identity, nil, false)
+			if _, unowned := table.Unowned(target("id-1")); unowned != c.want {
 				t.Errorf("unowned when it is gone: %v, want %v", unowned, c.want)
 			}
 		})
@@ -201,7 +201,7 @@ func TestVolumeThatAnotherOwnsIsNotLeftToBeDetached(t *testing.T) {
 
 // The Secret may go before the volume (rook issue 16956): what attached it detaches it.
 func TestSecretsOfTheLastPublishThatSucceededAreKeptUntilTheUnpublish(t *testing.T) {
-	c := newClaimed()
+	c := newOpened()
 	publish := func(r volume.Result, secret string) {
 		t.Helper()
 		c.run(attachAt("id-1"), map[volume.EffectKind]volume.Outcome{
@@ -211,7 +211,7 @@ func TestSecretsOfTheLastPublishThatSucceededAreKeptUntilTheUnpublish(t *testing
 	}
 	want := func(when, secret string) {
 		t.Helper()
-		if got := c.Believed(c.claim).Secrets["password"]; got != secret {
+		if got := c.known.Secrets["password"]; got != secret {
 			t.Errorf("%s: %q is kept, want %q", when, got, secret)
 		}
 	}
@@ -223,7 +223,7 @@ func TestSecretsOfTheLastPublishThatSucceededAreKeptUntilTheUnpublish(t *testing
 	want("a publish has failed", "first")
 	publish(volume.Succeeded, "rotated")
 	want("published again", "rotated")
-	if p := c.Believed(c.claim); p.Belief != volume.Uncertain || p.Context != nil {
+	if p := c.known; p.Belief != volume.Uncertain || p.Context != nil {
 		t.Errorf("%+v; want it uncertain without the publish context that was refused", p)
 	}
 	c.run(detachAt("id-1"), map[volume.EffectKind]volume.Outcome{volume.Unpublish: {Result: volume.Failed}})
@@ -233,19 +233,19 @@ func TestSecretsOfTheLastPublishThatSucceededAreKeptUntilTheUnpublish(t *testing
 }
 
 func TestReleaseThatFailsLeavesTheVolumeAttachmentUnreleased(t *testing.T) {
-	c := newClaimed()
+	c := newOpened()
 	c.run(detachAt("id-1"), map[volume.EffectKind]volume.Outcome{volume.Release: {Result: volume.NotDone}})
-	if c.WasReleased(c.claim.UID) {
+	if c.WasReleased(c.known.UID) {
 		t.Error("it is taken for released")
 	}
 	c.run(detachAt("id-1"), nil)
-	if !c.WasReleased(c.claim.UID) {
+	if !c.WasReleased(c.known.UID) {
 		t.Error("it is not taken for released")
 	}
 }
 
 // take returns the entry that may start now, nil for none.
-func (c claimed) take(t *testing.T) *queue.Item {
+func (c opened) take(t *testing.T) *queue.Item {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
@@ -257,7 +257,7 @@ func (c claimed) take(t *testing.T) *queue.Item {
 	return taken
 }
 
-func TestClaimSharesItsVolumeOnlyIfItWasNotPublishedForASingleNode(t *testing.T) {
+func TestVolumeIsSharedOnlyIfItWasNotPublishedForASingleNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		record attach.Record // of a publish that has failed
 		want   bool          // beside a call on another node
@@ -270,9 +270,9 @@ func TestClaimSharesItsVolumeOnlyIfItWasNotPublishedForASingleNode(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				table := newClaimed()
+				table := newOpened()
 				table.Queue.SetLimits(queue.Limits{Workers: 10, PerNode: 0, Parallel: true})
-				table.Restore(table.claim, c.record)
+				table.Restore(table.known, c.record)
 				place := func(nodeID string) queue.Place { return queue.Place{Target: target(nodeID), Shared: true} }
 				table.Queue.Add(queue.ClaimKey("other"), queue.AttachLane, place("id-2"))
 				if table.take(t) == nil {
@@ -283,10 +283,10 @@ func TestClaimSharesItsVolumeOnlyIfItWasNotPublishedForASingleNode(t *testing.T)
 				if got := table.take(t) != nil; got != c.want {
 					t.Errorf("starts beside the other: %v, want %v", got, c.want)
 				}
-				table.Open(claimOf("unplaced"))
+				table.Open(objectOf("unplaced"))
 				table.Queue.Add(queue.ClaimKey("unplaced"), queue.AttachLane, queue.Place{})
 				e := table.take(t)
-				table.Restore(table.Open(claimOf("unplaced")), c.record)
+				table.Restore(table.Open(objectOf("unplaced")), c.record)
 				if got := table.Queue.MayCall(e, place("id-3")); got != c.want {
 					t.Errorf("goes on beside the other: %v, want %v", got, c.want)
 				}
@@ -296,24 +296,24 @@ func TestClaimSharesItsVolumeOnlyIfItWasNotPublishedForASingleNode(t *testing.T)
 }
 
 // An unowned publication of another VolumeAttachment is no reason to forget what the objects record.
-func TestClaimIsRestoredExceptWhereItHasDisownedItsPublication(t *testing.T) {
+func TestPublicationIsRestoredExceptWhereTheVolumeAttachmentHasDisownedIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		left string // by whom
 		want bool
 	}{"by nobody": {"", true}, "by another": {"another", true}, "by itself": {"va", false}} {
 		t.Run(name, func(t *testing.T) {
-			table := newClaimed()
-			claim := table.Open(claimOf("va"))
+			table := newOpened()
+			known := table.Open(objectOf("va"))
 			switch c.left {
 			case "another":
-				table.Gone(volume.IdentityOf(claimOf(c.left)), &attach.Record{Target: target("id-1")})
+				table.Gone(volume.IdentityOf(objectOf(c.left)), &attach.Record{Target: target("id-1")}, false)
 			case "va":
-				table.Restore(claim, attach.Record{Target: target("id-1")})
+				table.Restore(known, attach.Record{Target: target("id-1")})
 				pass := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Record: attach.Record{Target: target("id-2")}}}
-				table.Apply(claim, &pass, volume.Effect{Kind: volume.Disown, Target: target("id-1")}, volume.Outcome{})
+				table.Apply(known, &pass, volume.Effect{Kind: volume.Disown, Target: target("id-1")}, volume.Outcome{})
 			}
-			table.Restore(claim, attach.Record{Target: target("id-1")})
-			if p := table.Believed(claim); p.MayBePublished() != c.want {
+			table.Restore(known, attach.Record{Target: target("id-1")})
+			if p := *known; p.MayBePublished() != c.want {
 				t.Errorf("restored: %+v, want %v", p, c.want)
 			}
 		})

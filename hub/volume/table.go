@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"iter"
 	"sync"
 	"time"
 
@@ -10,59 +11,45 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
-// Table has what is believed of all volumes of one driver: claims and unowned publications. It outlives sessions, terms, modes
+// Table has what is believed of all volumes of one driver: Attachments and unowned publications. It outlives sessions, terms, modes
 // and the driver's absence from the configuration. Its methods are safe for concurrent use, and do not block.
 type Table struct {
 	Finalizer string       // of the driver
 	Queue     *queue.Queue // the work for these volumes
 
-	mu       sync.Mutex                            // guards all that follows, and Queue
-	dangling map[string]map[attach.Target]*Unowned // unowned publications, by volume handle
-	claims   map[string]*Claim                     // by name of the VolumeAttachment
-	swept    time.Time                             // when dropUnconfirmed ran last
-	released map[types.UID]bool                    // see WasReleased
-	closed   time.Time                             // when Close was called; zero: not yet
-	touched  map[attach.Target]bool                // see Listing; nil: there is none
+	mu          sync.Mutex                 // guards all that follows, and Queue
+	attachments map[string]*Attachment     // by name
+	dangling    map[attach.Target]*Unowned // unowned publications
+	swept       time.Time                  // when dropUnconfirmed ran last
+	closed      time.Time                  // when Close was called; zero: not yet
+	touched     map[attach.Target]bool     // see Listing; nil: there is none
+	// released are the VolumeAttachments that this process has detached, and whose finalizer it has removed. The last state that
+	// the watch reports still has the finalizer, so that it looks like an object that vanished with its volume attached.
+	released map[types.UID]bool
 }
 
 // NewTable returns an empty Table.
 func NewTable(finalizer string) *Table {
-	t := &Table{Finalizer: finalizer, dangling: map[string]map[attach.Target]*Unowned{}, claims: map[string]*Claim{}, released: map[types.UID]bool{}}
+	t := &Table{Finalizer: finalizer, attachments: map[string]*Attachment{}, dangling: map[attach.Target]*Unowned{}, released: map[types.UID]bool{}}
 	t.Queue = queue.New(&t.mu, (*beliefs)(t))
 	return t
-}
-
-// Close ends a term whose workers have ended.
-func (t *Table) Close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.Queue.CloseLocked()
-	t.dropFound()
-	t.closed = time.Now()
 }
 
 // beliefs implements queue.Beliefs.
 type beliefs Table
 
-// NeedsPlace implements queue.Beliefs.
+// NeedsPlace implements queue.Beliefs: the attach has a place on its node if its volume is, or may be, published at the target.
+// repair: the driver no longer reports the volume there.
 func (b *beliefs) NeedsPlace(key queue.Key, at queue.Place, repair bool) bool {
-	t := (*Table)(b)
 	var believed Publication
-	if c := t.claims[key.Name]; c != nil {
-		believed = c.publication
+	if a := b.attachments[key.Name]; a != nil {
+		believed = a.Publication
 		at.Noted = false // its worker may have written the note, and has called nothing if nothing is believed
 	}
-	return needsPlace(believed, repair, t.unowned(at.Target) != nil, at)
-}
-
-// needsPlace reports whether an attach needs a place on its node: it has one if its volume is, or may be, published at
-// the target. lost says that the driver no longer reports the volume there, dangling that an unowned publication is there.
-// It is pure.
-func needsPlace(believed Publication, lost, dangling bool, at queue.Place) bool {
 	switch {
-	case lost:
+	case repair:
 		return believed.Belief != Published
-	case dangling:
+	case b.dangling[at.Target] != nil:
 		return false
 	case believed.Belief == Unknown:
 		return !at.Noted
@@ -72,8 +59,8 @@ func needsPlace(believed Publication, lost, dangling bool, at queue.Place) bool 
 
 // IsSingleNode implements queue.Beliefs.
 func (b *beliefs) IsSingleNode(key queue.Key, handle string) bool {
-	c := b.claims[key.Name]
-	return key.Kind == queue.ClaimKind && c != nil && c.publication.nodesOf(handle) == attach.SingleNode
+	a := b.attachments[key.Name]
+	return key.Kind == queue.ClaimKind && a != nil && a.Target.VolumeHandle == handle && a.Nodes == attach.SingleNode
 }
 
 // Touched implements queue.Beliefs: it notes targets while there is a Listing.
@@ -83,24 +70,14 @@ func (b *beliefs) Touched(target attach.Target) {
 	}
 }
 
-// Ended implements queue.Beliefs: it ends a claim whose object is gone.
+// Ended implements queue.Beliefs: it ends an Attachment whose object is gone.
 func (b *beliefs) Ended(key queue.Key) bool {
-	c := b.claims[key.Name]
-	if key.Kind != queue.ClaimKind || c == nil || c.gone.IsZero() {
+	a := b.attachments[key.Name]
+	if key.Kind != queue.ClaimKind || a == nil || a.gone.IsZero() {
 		return false
 	}
-	(*Table)(b).close(c)
+	(*Table)(b).close(a)
 	return true
-}
-
-// Missing ends the claim of a VolumeAttachment with its run: after the run began, or after ClearChanged, the cache did not have
-// the object any more. An object that gets its name later asks for the item.
-func (t *Table) Missing(name string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c := t.claims[name]; c != nil && c.gone.IsZero() {
-		c.gone = time.Now()
-	}
 }
 
 // Secrets returns the secrets of all publications.
@@ -108,14 +85,9 @@ func (t *Table) Secrets() []map[string]string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []map[string]string
-	for _, c := range t.claims {
-		if c.publication.Secrets != nil {
-			all = append(all, c.publication.Secrets)
-		}
-	}
-	for u := range t.eachUnowned() {
-		if u.Secrets != nil {
-			all = append(all, u.Secrets)
+	for p := range t.publications() {
+		if p.Secrets != nil {
+			all = append(all, p.Secrets)
 		}
 	}
 	return all
@@ -125,11 +97,36 @@ func (t *Table) Secrets() []map[string]string {
 func (t *Table) DropSecrets() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, c := range t.claims {
-		c.publication.Secrets = nil
+	for p := range t.publications() {
+		p.Secrets = nil
 	}
-	for u := range t.eachUnowned() {
-		u.Secrets = nil
+}
+
+// HasPublications reports whether a volume may be published, as far as this process knows from calls or from records.
+func (t *Table) HasPublications() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p := range t.publications() {
+		if p.MayBePublished() {
+			return true
+		}
+	}
+	return false
+}
+
+// publications returns what is believed of each volume.
+func (t *Table) publications() iter.Seq[*Publication] {
+	return func(yield func(*Publication) bool) {
+		for _, a := range t.attachments {
+			if !yield(&a.Publication) {
+				return
+			}
+		}
+		for _, u := range t.dangling {
+			if !yield(&u.Publication) {
+				return
+			}
+		}
 	}
 }
 
@@ -138,15 +135,27 @@ func (t *Table) DropSecrets() {
 func (t *Table) OwesDetach() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for u := range t.eachUnowned() {
-		if u.Unconfirmed.IsZero() {
-			return true
-		}
+	owes := false
+	for _, u := range t.dangling {
+		owes = owes || u.Unconfirmed.IsZero()
 	}
-	for _, c := range t.claims {
-		if !c.gone.IsZero() {
-			return true
-		}
+	for _, a := range t.attachments {
+		owes = owes || !a.gone.IsZero()
 	}
-	return false
+	return owes
+}
+
+// Withholds reports whether a PersistentVolume must keep its finalizer: a VolumeAttachment of it is not known
+// to have ended, or a publication of its volume is unowned. Both count for at most stuckAfter: while
+// the driver is away they may never end.
+func (t *Table) Withholds(persistentVolume, handle string, stuckAfter time.Duration, now time.Time) (claimed, published bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, a := range t.attachments {
+		claimed = claimed || a.PersistentVolume == persistentVolume && (a.gone.IsZero() || now.Sub(a.gone) < stuckAfter)
+	}
+	for _, u := range t.dangling {
+		published = published || u.Target.VolumeHandle == handle && now.Sub(u.Since) < stuckAfter
+	}
+	return claimed, published
 }

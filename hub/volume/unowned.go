@@ -1,12 +1,15 @@
 package volume
 
 import (
-	"cmp"
-	"iter"
-	"slices"
+	"errors"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
@@ -43,31 +46,19 @@ func (u *Unowned) place() queue.Place {
 	return queue.Place{Target: u.Target, Node: u.FormerOwner.Node, Shared: u.Nodes == attach.MultiNode}
 }
 
-// withholds reports whether a PersistentVolume keeps its finalizer because of the publication. That ends after
-// stuckAfter, as the volume may never be detached.
-func (u *Unowned) withholds(stuckAfter time.Duration, now time.Time) bool {
-	return now.Sub(u.Since) < stuckAfter
-}
-
 // disown makes a publication of a VolumeAttachment unowned, and asks for its detach. Earlier failures still count
 // if the same VolumeAttachment disowned it before.
 func (t *Table) disown(id Identity, p Publication) *Unowned {
-	all := t.dangling[p.Target.VolumeHandle]
-	if all == nil {
-		all = map[attach.Target]*Unowned{}
-		t.dangling[p.Target.VolumeHandle] = all
+	u, times := t.dangling[p.Target], 1
+	if u != nil {
+		times += u.timesDisowned
 	}
-	u := all[p.Target]
 	if u == nil || u.FormerOwner.UID != id.UID {
-		times := 0
-		if u != nil {
-			times = u.timesDisowned
-		}
-		u = &Unowned{Since: time.Now(), timesDisowned: times}
-		all[p.Target] = u
+		u = &Unowned{Since: time.Now()}
+		t.dangling[p.Target] = u
 	}
-	u.timesDisowned++
-	u.Publication, u.FormerOwner, u.Unconfirmed, u.Gap = p, id, time.Time{}, time.Time{}
+	u.Publication, u.FormerOwner, u.timesDisowned = p, id, times
+	u.Unconfirmed, u.Gap = time.Time{}, time.Time{}
 	u.answered, u.absences = time.Time{}, 0 // it may have been published since
 	t.Queue.AddLocked(u.Key(), queue.DetachLane, u.place())
 	return u
@@ -76,14 +67,10 @@ func (t *Table) disown(id Identity, p Publication) *Unowned {
 // resolve ends an unowned publication, if there is one at the target: it was unpublished, or has an
 // owner.
 func (t *Table) resolve(target attach.Target) {
-	if t.unowned(target) == nil {
-		return
+	if t.dangling[target] != nil {
+		delete(t.dangling, target)
+		t.Queue.DropLocked(queue.UnownedKey(target))
 	}
-	all := t.dangling[target.VolumeHandle]
-	if delete(all, target); len(all) == 0 {
-		delete(t.dangling, target.VolumeHandle)
-	}
-	t.Queue.DropLocked(queue.UnownedKey(target))
 }
 
 // Resolve ends an unowned publication, if there is one at the target.
@@ -99,12 +86,11 @@ func (t *Table) Resolve(target attach.Target) {
 func (t *Table) Detached(target attach.Target, node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	u := t.unowned(target)
-	t.resolve(target)
 	handle := target.VolumeHandle
-	if u == nil || u.Listed {
+	if u := t.dangling[target]; u == nil || u.Listed {
 		handle = ""
 	}
+	t.resolve(target)
 	t.Queue.DetachedLocked(handle, node)
 }
 
@@ -113,7 +99,7 @@ func (t *Table) Detached(target attach.Target, node string) {
 func (t *Table) ResolveOwned(seen Unowned) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if u := t.unowned(seen.Target); u != nil && u.timesDisowned == seen.timesDisowned {
+	if u := t.dangling[seen.Target]; u != nil && u.timesDisowned == seen.timesDisowned {
 		t.resolve(seen.Target)
 	}
 }
@@ -122,56 +108,20 @@ func (t *Table) ResolveOwned(seen Unowned) {
 func (t *Table) Unowned(target attach.Target) (Unowned, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if u := t.unowned(target); u != nil {
+	if u := t.dangling[target]; u != nil {
 		return *u, true
 	}
 	return Unowned{}, false
 }
 
-// unowned returns the unowned publication at a target, nil if there is none.
-func (t *Table) unowned(target attach.Target) *Unowned {
-	return t.dangling[target.VolumeHandle][target]
-}
-
-// eachUnowned returns all unowned publications. The loop may resolve them.
-func (t *Table) eachUnowned() iter.Seq[*Unowned] {
-	return func(yield func(*Unowned) bool) {
-		for _, all := range t.dangling {
-			for _, u := range all {
-				if !yield(u) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// HasPublications reports whether a volume may be published, as far as this process knows from calls or from records.
-func (t *Table) HasPublications() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for range t.eachUnowned() {
-		return true
-	}
-	for _, c := range t.claims {
-		if c.publication.MayBePublished() {
-			return true
-		}
-	}
-	return false
-}
-
-// UnownedAll returns copies of all unowned publications, the oldest first.
+// UnownedAll returns copies of all unowned publications.
 func (t *Table) UnownedAll() []Unowned {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var all []Unowned
-	for u := range t.eachUnowned() {
+	all := make([]Unowned, 0, len(t.dangling))
+	for _, u := range t.dangling {
 		all = append(all, *u)
 	}
-	slices.SortFunc(all, func(a, b Unowned) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Target.VolumeHandle, b.Target.VolumeHandle), cmp.Compare(a.Target.NodeID, b.Target.NodeID))
-	})
 	return all
 }
 
@@ -181,7 +131,7 @@ func (t *Table) Requeue() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := 0
-	for u := range t.eachUnowned() {
+	for _, u := range t.dangling {
 		if !t.Queue.HasLocked(u.Key()) {
 			t.Queue.AddLocked(u.Key(), queue.DetachLane, u.place())
 			n++
@@ -190,19 +140,222 @@ func (t *Table) Requeue() int {
 	return n
 }
 
-// Withholds reports whether a PersistentVolume must keep its finalizer: a claim of it is not known
-// to have ended, or a publication of its volume is unowned. Both count for at most stuckAfter: while
-// the driver is away they may never end.
-func (t *Table) Withholds(persistentVolume, handle string, stuckAfter time.Duration, now time.Time) (claimed, published bool) {
+// How the detach of an unowned publication fails, and when it is given up.
+
+// refusalsToGiveUp is the number of definitive answers in a row that end the detach of an unowned
+// publication: a driver that has just started may not have found its nodes yet.
+const refusalsToGiveUp = 10
+
+// UnownedFailed notes that the detach of an unowned publication has failed. It returns a copy of the
+// publication, and whether there is still one at the target: a listing may have ended it meanwhile.
+func (t *Table) UnownedFailed(target attach.Target, err error, now time.Time) (Unowned, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, c := range t.claims {
-		if c.PersistentVolume == persistentVolume && (c.gone.IsZero() || now.Sub(c.gone) < stuckAfter) {
-			claimed = true
+	u := t.dangling[target]
+	if u == nil {
+		return Unowned{}, false
+	}
+	u.Failures, u.Failed, u.waits = u.Failures+1, now, time.Time{}
+	u.Error = csiclient.Truncate(err.Error(), csiclient.MaxText)
+	code, call := status.Code(err), (*attach.CallError)(nil)
+	// A call without an answer of the driver ends with one of these codes too.
+	unanswered := code == codes.DeadlineExceeded || code == codes.Canceled || code == codes.Unavailable
+	if u.answered.IsZero() && errors.As(err, &call) && !unanswered {
+		u.answered = now
+	}
+	// The driver does not know the volume or the node: another try would fail too. InvalidArgument may be about missing
+	// secrets, and counts only if the Secret of the call is known.
+	switch definitive := code == codes.NotFound || code == codes.InvalidArgument && u.SecretKnown; {
+	case !definitive:
+		u.refusals = 0
+	case u.refusals == 0:
+		u.refusals, u.refused = 1, now
+	default:
+		u.refusals++
+	}
+	return *u, true
+}
+
+// Hopeless reports whether further tries to detach the volume make no sense. The driver has given definitive
+// answers for stuckAfter, and its session, which began at session, is as old; or it has given them for a day,
+// which is longer than any driver needs to find its nodes.
+func (u *Unowned) Hopeless(stuckAfter time.Duration, session, now time.Time) bool {
+	refused := now.Sub(u.refused)
+	return u.refusals >= refusalsToGiveUp && (refused >= stuckAfter && now.Sub(session) >= stuckAfter || refused >= unconfirmedFor)
+}
+
+// UnownedWaits notes why an unowned publication is not detached now, and returns for how long it has not been
+// tried.
+func (t *Table) UnownedWaits(target attach.Target, why error, now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	u := t.dangling[target]
+	if u == nil {
+		return 0
+	}
+	if u.waits.IsZero() {
+		u.waits = now
+	}
+	u.Error = csiclient.Truncate(why.Error(), csiclient.MaxText)
+	return now.Sub(u.waits)
+}
+
+// While another process has the lease, it may detach what is unowned here.
+
+const (
+	// unconfirmedFor is how long an unowned publication is kept that another process has to detach: longer than
+	// an outage of a storage system.
+	unconfirmedFor = 24 * time.Hour
+	// sweepEvery is the shortest time between two looks for such publications: each looks at all volumes.
+	sweepEvery = time.Minute
+)
+
+// Close ends a term whose workers have ended.
+func (t *Table) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.Queue.CloseLocked()
+	t.dropFound()
+	t.closed = time.Now()
+}
+
+// Forget drops the Attachments: another process may have worked for their VolumeAttachments since. It keeps unowned
+// publications, because no other process knows of them; the VolumeAttachments that may own one are read before
+// its detach. It is called before Begin.
+func (t *Table) Forget(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.Queue.CloseLocked() // the term before
+	for _, a := range t.attachments {
+		if !a.gone.IsZero() && a.MayBePublished() { // the lease was lost before its worker had ended
+			t.disown(a.Identity, a.Publication).Unconfirmed = now
 		}
 	}
-	for _, u := range t.dangling[handle] {
-		published = published || u.withholds(stuckAfter, now)
+	clear(t.attachments)
+	clear(t.released)
+	t.dropUnconfirmed(now)
+	for _, u := range t.dangling {
+		u.Gap = t.closed
 	}
-	return claimed, published
+}
+
+// ObserveDeletion notes the publication of a VolumeAttachment that vanished while another process worked for the
+// driver: that process may end before it detaches the volume.
+func (t *Table) ObserveDeletion(id Identity, last attach.Record, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.Sub(t.swept) >= sweepEvery {
+		t.dropUnconfirmed(now)
+	}
+	if u := t.dangling[last.Target]; u != nil {
+		u.timesDisowned++
+	} else {
+		t.disown(id, Publication{Record: last, Belief: Recorded}).Unconfirmed = now
+	}
+}
+
+// ObserveDetach ends an unowned publication because another process has detached the volume at that
+// target, for the VolumeAttachment with the uid. A publication that this process itself has disowned for that
+// VolumeAttachment stays unowned.
+func (t *Table) ObserveDetach(target attach.Target, uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if u := t.dangling[target]; u != nil && (!u.Unconfirmed.IsZero() || !t.closed.IsZero() && uid != u.FormerOwner.UID) {
+		t.resolve(target)
+	}
+}
+
+// dropUnconfirmed drops unowned publications that another process must have detached by now.
+func (t *Table) dropUnconfirmed(now time.Time) {
+	t.swept = now
+	for _, u := range t.dangling {
+		if !u.Unconfirmed.IsZero() && now.Sub(u.Unconfirmed) > unconfirmedFor {
+			t.resolve(u.Target)
+		}
+	}
+}
+
+// Confirm makes this process responsible for all unowned publications, and asks for their detach.
+func (t *Table) Confirm() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, u := range t.dangling {
+		u.Unconfirmed, u.Gap = time.Time{}, time.Time{}
+		t.Queue.RenewLocked(u.Key(), queue.DetachLane, u.place())
+	}
+}
+
+// What the driver's list of volumes shows.
+
+// absencesToEnd is the number of listings in a row that end an unowned publication.
+const absencesToEnd = 2
+
+// Listing notes from now on at which targets items begin and end, until end is called. worked reports whether
+// there was an item at a target since, or is an item or an unowned publication now: what a listing of the driver's
+// volumes says about the target may be out of date then. There is one Listing at a time.
+func (t *Table) Listing() (worked func(attach.Target) bool, end func()) {
+	set := func(touched map[attach.Target]bool) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.touched = touched
+	}
+	set(map[attach.Target]bool{})
+	worked = func(target attach.Target) bool {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.touched[target] || t.dangling[target] != nil || t.Queue.IsAtLocked(target)
+	}
+	return worked, func() { set(nil) }
+}
+
+// Found makes a publication unowned that only the driver reports, and asks for its detach. No VolumeAttachment asks for
+// the volume there; id has the node and the PersistentVolume alone. Found does nothing between terms, or if the
+// publication is unowned already.
+func (t *Table) Found(id Identity, r attach.Record) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.Queue.IsOpenLocked() && t.dangling[r.Target] == nil {
+		t.disown(id, Publication{Record: r, Belief: Recorded}).Listed = true
+	}
+}
+
+// DropFound ends the publications that Found has made unowned: this process has not published them, and another listing
+// shows them again.
+func (t *Table) DropFound() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dropFound()
+}
+
+func (t *Table) dropFound() {
+	for _, u := range t.dangling {
+		if u.Listed {
+			t.resolve(u.Target)
+		}
+	}
+}
+
+// Listed takes a listing of the driver's volumes, and returns the unowned publications that it ends. A publication that only
+// an earlier listing has shown ends as soon as a listing shows that it is not there; any other after absencesToEnd listings. has
+// returns whether the listing has a volume with its nodes, and whether it has it at a node ID. began is when the listing began,
+// timeout the longest that a call may take: a publish from before the driver's first answer to an unpublish may take effect for
+// so long.
+func (t *Table) Listed(has func(attach.Target) (listed, there bool), began time.Time, timeout time.Duration) []Unowned {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var ended []Unowned
+	for _, u := range t.dangling {
+		listed, there := has(u.Target)
+		found := u.Listed && u.Since.Before(began)
+		tried := !u.answered.IsZero() && began.Sub(u.answered) >= timeout
+		if !listed || there || !found && !tried {
+			u.absences = 0
+			continue
+		}
+		if u.absences++; found || u.absences == absencesToEnd {
+			ended = append(ended, *u)
+			t.resolve(u.Target)
+		}
+	}
+	return ended
 }

@@ -20,8 +20,8 @@ func unownedKey(nodeID string) queue.Key {
 	return queue.Key{Kind: queue.UnownedKind, Target: at(nodeID)}
 }
 
-// unpublish has a claim unpublish its volume.
-func unpublish(table *volume.Table, c *volume.Claim, target attach.Target, r volume.Result) {
+// unpublish has a VolumeAttachment unpublish its volume.
+func unpublish(table *volume.Table, c *volume.Attachment, target attach.Target, r volume.Result) {
 	p, e := volume.Run{Plan: attach.Plan{Operation: attach.Detaching, Record: attach.Record{Target: target}, Unpublish: unpublishCall}}, volume.Effect{Kind: volume.Unpublish, Target: target}
 	table.Start(c, p, e)
 	table.Apply(c, &p, e, volume.Outcome{Result: r})
@@ -48,10 +48,10 @@ func TestVanishedObjectLeavesItsPublicationUnownedAndHasItDetached(t *testing.T)
 	table := openTable(10, 0, true)
 	va := attachment("va", "1")
 	publish(table, table.Open(va), recorded("a"))
-	table.Gone(volume.IdentityOf(va), nil)
+	table.Gone(volume.IdentityOf(va), nil, false)
 	wantUnowned(t, table, "a")
-	if known, _ := table.Known(va); known {
-		t.Error("there is a claim of an object that is gone")
+	if len(table.Attachments()) > 0 {
+		t.Error("an object is known that is gone")
 	}
 	u, ok := table.Unowned(at("a"))
 	if !ok || u.FormerOwner != volume.IdentityOf(va) || !u.Unconfirmed.IsZero() {
@@ -84,7 +84,7 @@ func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationUnownedWhenTheR
 				if read {
 					table.ReadGone(volume.IdentityOf(va), false)
 				} else {
-					table.Gone(volume.IdentityOf(va), nil)
+					table.Gone(volume.IdentityOf(va), nil, false)
 				}
 				publish(table, c, recorded("a"))
 				wantUnowned(t, table)
@@ -139,7 +139,7 @@ func TestPublishAtTheTargetTakesAnUnownedPublicationOver(t *testing.T) {
 			if left := table.Remains(); left != "" {
 				t.Errorf("left at the end: %s", left)
 			}
-			table.Gone(volume.IdentityOf(va), nil)
+			table.Gone(volume.IdentityOf(va), nil, false)
 			wantUnowned(t, table, "a")
 		})
 	}
@@ -217,7 +217,7 @@ func TestUnownedPublicationIsSharedIfItWasPublishedSo(t *testing.T) {
 }
 
 // It wants the volume at another target, and the driver does not unpublish it at the previous one.
-func TestClaimThatMovesOnLeavesItsPublicationUnowned(t *testing.T) {
+func TestVolumeAttachmentThatMovesOnLeavesItsPublicationUnowned(t *testing.T) {
 	table := openTable(10, 0, true)
 	va := attachment("va", "1")
 	c := table.Open(va)
@@ -226,16 +226,15 @@ func TestClaimThatMovesOnLeavesItsPublicationUnowned(t *testing.T) {
 	table.Start(c, p, e)
 	table.Apply(c, &p, e, volume.Outcome{})
 	wantUnowned(t, table, "a")
-	id, another := volume.IdentityOf(va), volume.IdentityOf(attachment("va", "2"))
-	if !table.HasDisowned(id, at("a")) || table.HasDisowned(another, at("a")) || table.HasDisowned(id, at("b")) {
+	if !slices.Equal(table.Look("va", "1").Disowned, []attach.Target{at("a")}) || table.Look("va", "2").Disowned != nil {
 		t.Error("it is not known who has left what")
 	}
 	table.Restore(c, recorded("a")) // its object still says so
-	if got := table.Believed(c); got.MayBePublished() {
+	if got := *c; got.MayBePublished() {
 		t.Errorf("%+v, want it to own nothing: it has left that", got)
 	}
 	table.Restore(c, recorded("b"))
-	if got := table.Believed(c); got.Target != at("b") {
+	if got := *c; got.Target != at("b") {
 		t.Errorf("%+v, want what its object records", got)
 	}
 }
@@ -259,7 +258,7 @@ func TestFinalizerOfAPersistentVolumeIsWithheldAsLongAsSomethingMayBeLeftButNotF
 		publish(table, table.Open(va), recorded("a"))
 		time.Sleep(2 * stuckAfter)
 		check("while it is attached", true, false)
-		table.Gone(volume.IdentityOf(va), nil)
+		table.Gone(volume.IdentityOf(va), nil, false)
 		time.Sleep(stuckAfter - 1)
 		check("while its worker runs", true, false)
 		time.Sleep(time.Nanosecond)

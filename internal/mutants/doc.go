@@ -90,12 +90,22 @@
 //   - own error ends the own backoff. A driver that fails gets calls without a pause.
 //     Killed by hub/reconcile.TestOnlyWhatDecidesIsAReasonToLookAgain.
 //
-// hub/volume/gap.go:
+// hub/volume/unowned.go:
 //
 //   - claims outlive a gap in the lease. The hub acts on what it knew before another process worked.
 //     Killed by hub/volume.TestWhatVanishedJustBeforeTheLeaseWasLostIsNotForgotten.
 //   - detach by another holder is not noticed. The hub detaches a volume that another process has attached there again.
 //     Killed by hub/tests.TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt.
+//   - unowned publication is given up at the first refusal. A driver that has just started answers NotFound, and the volume stays attached.
+//     Killed by hub/volume.TestDetachOfAnUnownedPublicationIsGivenUpOnlyAfterDefinitiveAnswersForLong.
+//   - attach does not try again after the detach of an unowned publication. It waits out a backoff of up to a minute although the volume is free.
+//     Killed by hub/volume.TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere.
+//   - what only a listing has shown outlives the term. After a gap in the lease a volume is detached that another process has attached.
+//     Killed by hub/volume.TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing.
+//   - listing counts in spite of work since it began. A volume that is being attached is taken for dangling, and detached.
+//     Killed by hub/volume.TestListingIsOutOfDateWhereAnEntryWasOrIs.
+//   - absence in a listing ends an unowned publication that was never tried. A storage system whose list is late has a volume left attached for ever.
+//     Killed by hub/tests.TestVolumeLeftAttachedEndsWhenTheDriverListsItElsewhere.
 //
 // hub/queue/order.go:
 //
@@ -161,7 +171,7 @@
 //   - publish without an answer counts as not made. A volume that was attached after the deadline stays attached when its VolumeAttachment is deleted.
 //     Killed by hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing.
 //   - previous target is forgotten. The volume stays attached there for ever.
-//     Killed by hub/volume.TestClaimThatMovesOnLeavesItsPublicationUnowned.
+//     Killed by hub/volume.TestVolumeAttachmentThatMovesOnLeavesItsPublicationUnowned.
 //   - publish does not take an unowned publication over. The volume that was just attached is detached again.
 //     Killed by hub/volume.TestPublishAtTheTargetTakesAnUnownedPublicationOver.
 //   - object that is released counts as vanished. Each detach is made twice.
@@ -215,19 +225,12 @@
 //   - own deletion is not laid over the cache. The driver is called again for a VolumeAttachment that is gone.
 //     Killed by hub/cache.TestDeletionByAnOwnWriteIsRememberedUntilTheWatchReportsIt.
 //
-// hub/volume/claim.go:
+// hub/volume/attachment.go:
 //
 //   - publication of a vanished VolumeAttachment is forgotten. The volume stays attached for ever.
 //     Killed by hub/volume.TestVanishedObjectLeavesItsPublicationUnownedAndHasItDetached, hub/reconcile.TestExploreVolumes.
 //   - last state of a vanished VolumeAttachment is ignored. The volume stays attached for ever.
 //     Killed by hub/reconcile.TestWhatTheLastStateTellsIsNotLostOnAClaimThatKnowsNothing, hub/reconcile.TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach.
-//
-// hub/volume/unowned_tries.go:
-//
-//   - unowned publication is given up at the first refusal. A driver that has just started answers NotFound, and the volume stays attached.
-//     Killed by hub/volume.TestDetachOfAnUnownedPublicationIsGivenUpOnlyAfterDefinitiveAnswersForLong.
-//   - absence in a listing ends an unowned publication that was never tried. A storage system whose list is late has a volume left attached for ever.
-//     Killed by hub/tests.TestVolumeLeftAttachedEndsWhenTheDriverListsItElsewhere.
 //
 // hub/reconcile/unowned.go:
 //
@@ -243,12 +246,10 @@
 //   - finalizer of a PersistentVolume does not wait for VolumeAttachments. The storage of a volume is deleted while the volume is attached.
 //     Killed by hub/tests.TestPersistentVolumeThatWasAttachedBeforeARestartKeepsItsFinalizer.
 //
-// hub/volume/unowned.go:
+// hub/volume/table.go:
 //
 //   - finalizer of a PersistentVolume waits for ever. A PersistentVolume whose driver is gone cannot be deleted.
 //     Killed by hub/volume.TestFinalizerOfAPersistentVolumeIsWithheldAsLongAsSomethingMayBeLeftButNotForEver.
-//   - attach does not try again after the detach of an unowned publication. It waits out a backoff of up to a minute although the volume is free.
-//     Killed by hub/volume.TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere.
 //
 // hub/attach/patch.go:
 //
@@ -322,14 +323,4 @@
 //
 //   - change of drift.unexpected does not end detaches. After a change to report the hub still detaches what a listing has shown.
 //     Killed by hub/tests.TestChangeToReportEndsTheDetachOfWhatOnlyAListingHasShown.
-//
-// hub/volume/table.go:
-//
-//   - what only a listing has shown outlives the term. After a gap in the lease a volume is detached that another process has attached.
-//     Killed by hub/volume.TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing.
-//
-// hub/volume/listing.go:
-//
-//   - listing counts in spite of work since it began. A volume that is being attached is taken for dangling, and detached.
-//     Killed by hub/volume.TestListingIsOutOfDateWhereAnEntryWasOrIs.
 package mutants

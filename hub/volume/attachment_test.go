@@ -28,18 +28,18 @@ func attachment(name string, uid types.UID, edits ...func(*storagev1.VolumeAttac
 	return va
 }
 
-// publish has a claim publish its volume.
-func publish(table *volume.Table, c *volume.Claim, r attach.Record) {
+// publish has a VolumeAttachment publish its volume.
+func publish(table *volume.Table, c *volume.Attachment, r attach.Record) {
 	r.SecretKnown = true
 	p, e := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Record: r, Publish: &csi.ControllerPublishVolumeRequest{}}}, volume.Effect{Kind: volume.Publish, Target: r.Target}
 	table.Start(c, p, e)
 	table.Apply(c, &p, e, volume.Outcome{Result: volume.Succeeded})
 }
 
-func TestClaimTellsWhetherItsObjectIsAsLastSeen(t *testing.T) {
+func TestItIsKnownWhetherAnObjectIsAsLastSeen(t *testing.T) {
 	va := attachment("va", "1")
 	table := openTable(1, 0, true)
-	if known, unchanged := table.Known(va); known || unchanged {
+	if table.IsUnchanged(va) {
 		t.Error("it is known before it was opened")
 	}
 	table.Open(va)
@@ -61,11 +61,11 @@ func TestClaimTellsWhetherItsObjectIsAsLastSeen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			later := va.DeepCopy()
 			c.change(later)
-			if known, unchanged := table.Known(later); !known || unchanged != c.want {
-				t.Errorf("known %v, unchanged %v; want true and %v", known, unchanged, c.want)
+			if unchanged := table.IsUnchanged(later); unchanged != c.want {
+				t.Errorf("unchanged %v, want %v", unchanged, c.want)
 			}
 			table.Saw(later)
-			if _, unchanged := table.Known(later); unchanged != (later.UID == va.UID) {
+			if unchanged := table.IsUnchanged(later); unchanged != (later.UID == va.UID) {
 				t.Errorf("unchanged after it was seen: %v", unchanged)
 			}
 			table.Saw(va)
@@ -75,21 +75,22 @@ func TestClaimTellsWhetherItsObjectIsAsLastSeen(t *testing.T) {
 
 func TestWhatIsNotedOfAnObjectIsNotNotedOfAnotherOfItsName(t *testing.T) {
 	table := openTable(1, 0, true)
+	isLost := func(va *storagev1.VolumeAttachment) bool { return table.Look(va.Name, va.UID).Lost }
 	va, other := attachment("va", "1"), attachment("va", "2")
 	table.SetLost(va, true)
-	if table.IsLost(va) {
-		t.Error("something is noted without a claim")
+	if isLost(va) {
+		t.Error("something is noted of an object that was not opened")
 	}
 	table.Open(va)
 	table.SetLost(other, true)
-	if table.IsLost(va) || table.IsLost(other) {
+	if isLost(va) || isLost(other) {
 		t.Error("what another object has lost is taken for its own")
 	}
 	table.SetLost(va, true)
-	if !table.IsLost(va) {
+	if !isLost(va) {
 		t.Error("what is noted is not told")
 	}
-	if table.Open(other); table.IsLost(other) {
+	if table.Open(other); isLost(other) {
 		t.Error("the next object of the name does not start afresh")
 	}
 }
@@ -99,12 +100,12 @@ func TestObjectOfTheSameNameStartsAfresh(t *testing.T) {
 	first, second := attachment("va", "1"), attachment("va", "2")
 	publish(table, table.Open(first), recorded("a"))
 	c := table.Open(second)
-	if got := table.Believed(c); got.MayBePublished() {
+	if got := *c; got.MayBePublished() {
 		t.Errorf("it begins with %+v, which is another one's", got)
 	}
 	wantUnowned(t, table, "a")
 	if again := table.Open(second); again != c {
-		t.Error("the same object has another claim")
+		t.Error("the same object is known twice")
 	}
 }
 
@@ -115,7 +116,7 @@ func TestObjectOfTheSameNameStartsAfreshWhenTheOneBeforeVanishesDuringARun(t *te
 	table.Open(va)
 	e := taken(t, table, "va", queue.AttachLane, only("v", "a"))
 	table.Queue.Failed(e, attach.Attaching, "of the one before", diagnosis.Cause{})
-	table.Gone(volume.IdentityOf(va), nil)
+	table.Gone(volume.IdentityOf(va), nil, false)
 	table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, only("v", "a"))
 	table.Queue.End(e, queue.BackOff(queue.AttachLane, time.Hour))
 	if got := look(t, table, "va"); got.State != queue.Ready || got.Tries != 0 || got.Error != "" || e.Retries != (queue.Retries{}) {
@@ -123,14 +124,14 @@ func TestObjectOfTheSameNameStartsAfreshWhenTheOneBeforeVanishesDuringARun(t *te
 	}
 }
 
-func TestMissingObjectEndsItsClaimAndItsEntryInOneRun(t *testing.T) {
+func TestMissingObjectAndItsItemEndInOneRun(t *testing.T) {
 	table := openTable(10, 0, true)
 	e := taken(t, table, "va", queue.AttachLane, only("v", "a"))
 	table.Open(attachment("va", "1"))
 	table.Missing(e.Key.Name)
 	table.Queue.End(e, queue.Finished)
-	if known, _ := table.Known(attachment("va", "1")); known {
-		t.Error("its claim has not ended")
+	if len(table.Attachments()) > 0 {
+		t.Error("it is still known")
 	}
 	if left := table.Remains(); left != "" {
 		t.Errorf("left at the end: %s", left)
@@ -148,7 +149,7 @@ func TestObjectThatGetsTheNameOfAMissingOneDuringTheRunIsLookedAt(t *testing.T) 
 		t.Errorf("%+v runs, want the entry again", got)
 	}
 	if table.Open(attachment("va", "2")) == first {
-		t.Error("it has the claim of the object before")
+		t.Error("it is taken for the object before")
 	}
 }
 
@@ -159,7 +160,7 @@ func TestObjectThatIsReadAsGoneIsSeenToOnce(t *testing.T) {
 	table.ReadGone(volume.IdentityOf(va), true)
 	wantUnowned(t, table, "a")
 	table.Resolve(at("a"))
-	table.Gone(volume.IdentityOf(va), &last) // the watch is late
+	table.Gone(volume.IdentityOf(va), &last, false) // the watch is late
 	wantUnowned(t, table)
 
 	table.ReadGone(volume.Identity{Name: "va", UID: "2"}, false)
@@ -188,7 +189,7 @@ func TestVolumeThatWasDetachedAndReleasedIsNotTakenForAttached(t *testing.T) {
 				t.Errorf("released: %v, want %v", got, released)
 			}
 			last := recorded("a") // of the last state, which has the finalizer
-			table.Gone(volume.IdentityOf(va), &last)
+			table.Gone(volume.IdentityOf(va), &last, false)
 			if released {
 				wantUnowned(t, table)
 			} else {
@@ -203,24 +204,24 @@ func TestVolumeThatWasDetachedAndReleasedIsNotTakenForAttached(t *testing.T) {
 
 // Only the last state of the object said where the volume was: no worker had looked at it yet, or had been
 // able to.
-func TestLastStateCountsWhereTheClaimKnowsNothing(t *testing.T) {
+func TestLastStateCountsWhereNothingIsKnown(t *testing.T) {
 	va, other, last := attachment("va", "1"), attachment("va", "2"), recorded("a")
 	for name, c := range map[string]struct {
 		before func(table *volume.Table)
 		last   *attach.Record
 		want   []string
 	}{
-		"no claim":                       {func(*volume.Table) {}, &last, []string{"a"}},
-		"no claim, and nothing recorded": {func(*volume.Table) {}, nil, nil},
-		"a claim that knows nothing":     {func(table *volume.Table) { table.Open(va) }, &last, []string{"a"}},
-		"a claim that knows more":        {func(table *volume.Table) { publish(table, table.Open(va), recorded("b")) }, &last, []string{"b"}},
-		"unpublished here":               {func(table *volume.Table) { unpublish(table, table.Open(va), at("a"), volume.Succeeded) }, &last, nil},
-		"another object of that name":    {func(table *volume.Table) { publish(table, table.Open(other), recorded("b")) }, &last, []string{"a"}},
+		"not opened":                       {func(*volume.Table) {}, &last, []string{"a"}},
+		"not opened, and nothing recorded": {func(*volume.Table) {}, nil, nil},
+		"nothing is known":                 {func(table *volume.Table) { table.Open(va) }, &last, []string{"a"}},
+		"more is known":                    {func(table *volume.Table) { publish(table, table.Open(va), recorded("b")) }, &last, []string{"b"}},
+		"unpublished here":                 {func(table *volume.Table) { unpublish(table, table.Open(va), at("a"), volume.Succeeded) }, &last, nil},
+		"another object of that name":      {func(table *volume.Table) { publish(table, table.Open(other), recorded("b")) }, &last, []string{"a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := openTable(10, 0, true)
 			c.before(table)
-			table.Gone(volume.IdentityOf(va), c.last)
+			table.Gone(volume.IdentityOf(va), c.last, false)
 			wantUnowned(t, table, c.want...)
 		})
 	}
