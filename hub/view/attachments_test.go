@@ -6,8 +6,6 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
 // A csi-attacher that serves a driver detaches, attaches, or writes an error at least every few minutes.
@@ -42,9 +40,10 @@ func TestVolumeAttachmentThatNobodyWorksOnIsToldFromOneOfABusyAttacher(t *testin
 		}, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: at(0), Finalizers: []string{attach.Finalizer("d")}}}
-			test.change(va)
-			got := (&Driver{Decider: attach.Driver{Name: "d"}}).look(va).untouchedSince()
+			v, _ := standby(t, attachmentOf("va", func(va *storagev1.VolumeAttachment) { va.CreationTimestamp = at(0) }, test.change))
+			v.Served = func() map[string]func() Driver { return nil }
+			_, since := v.Unserved()
+			got := since["d"]
 			if test.want == none && !got.IsZero() || test.want != none && !got.Equal(at(test.want).Time) {
 				t.Errorf("got %v, want minute %d", got, test.want)
 			}

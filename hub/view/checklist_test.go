@@ -32,7 +32,7 @@ func TestCheckOfTheLeaseIsPassedOnlyWhereTheRightHolderRenewsIt(t *testing.T) {
 		"this hub runs without leader election":                        {"observe", status.Lease{}, false},
 		"this hub runs without leader election: no other attacher may": {"active", status.Lease{Mine: true}, true},
 	} {
-		got := checkLease(status.Driver{Up: true, Mode: c.mode, Lease: c.lease, Reason: "not tried yet"}, map[string]bool{"hub-0": true, "hub-1": true}, now)
+		got := checkLease(Driver{Driver: status.Driver{Up: true, Mode: c.mode, Lease: c.lease, Reason: "not tried yet"}, isServedElsewhere: c.lease.Holder == "hub-1"}, now)
 		if !strings.HasPrefix(got.Text, text) || got.OK != c.ok || got.OK != (got.Action == "") && !strings.HasPrefix(text, "not known") {
 			t.Errorf("%+v, want %q", got, text)
 		}

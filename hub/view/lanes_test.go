@@ -55,7 +55,7 @@ func TestDueWorkIsCountedByOperationWithTheOldest(t *testing.T) {
 	}
 	v, d := standby(t, attachmentOf("a", created(time.Minute)), attachmentOf("b", created(time.Hour), attached), attachmentOf("c", created(20*time.Minute)),
 		attachmentOf("d", created(time.Hour), attached, deleted), attachmentOf("e", created(15*time.Minute)))
-	d.Lanes = v.lanes(&d, false, now)
+	d.Lanes = v.lanes(&d, now)
 	long := now.Add(-20 * time.Minute)
 	for _, want := range []status.Lane{
 		{Operation: status.Attach, Queued: 3, OldestSince: long, Stuck: 2, StuckSince: long},
@@ -66,12 +66,13 @@ func TestDueWorkIsCountedByOperationWithTheOldest(t *testing.T) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
-	d.Lanes = v.lanes(&d, true, now)
+	d.isServedElsewhere = true
+	d.Lanes = v.lanes(&d, now)
 	if work := d.Work(); work != (status.Lane{}) {
 		t.Errorf("got %+v of a driver for which another replica works", work)
 	}
-	d.Decider.NoAttach = true
-	d.Lanes = v.lanes(&d, false, now)
+	d.isServedElsewhere, d.Decider.NoAttach = false, true
+	d.Lanes = v.lanes(&d, now)
 	if got := d.Lane(status.Attach); got != (status.Lane{Operation: status.Attach}) {
 		t.Errorf("got %+v of a driver that needs no attacher", got)
 	}
@@ -86,7 +87,7 @@ func BenchmarkLanesOfAStandby(b *testing.B) {
 	v, d := standby(b, vas...)
 	b.ReportAllocs()
 	for b.Loop() {
-		if d.Lanes = v.lanes(&d, false, time.Now()); d.Work() != (status.Lane{}) {
+		if d.Lanes = v.lanes(&d, time.Now()); d.Work() != (status.Lane{}) {
 			b.Fatalf("%+v", d.Work())
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -52,35 +53,28 @@ type Driver struct {
 	Reported []status.UnownedPublication // dangling volumes that the hub does not detach
 
 	ReadSecret func(context.Context, corev1.SecretReference) (*corev1.Secret, error)
+
+	isServedElsewhere bool // another replica of the hub works for it; set by complete
 }
 
 // Drivers implements status.Source: it returns every driver that is served or drains.
 func (v *View) Drivers() []status.Driver {
 	drivers := []status.Driver{}
-	now, replicas := time.Now(), v.replicas()
+	now := time.Now()
 	for _, look := range v.Served() {
-		drivers = append(drivers, v.complete(look(), replicas, now).Driver)
+		drivers = append(drivers, v.complete(look(), now).Driver)
 	}
 	return drivers
 }
 
-// replicas returns the identities of the live replicas of the hub.
-func (v *View) replicas() map[string]bool {
-	live := map[string]bool{}
-	if v.Leases != nil {
-		for _, m := range v.Leases.Members() {
-			live[m.Identity] = true
-		}
-	}
-	return live
-}
-
-// complete returns a Driver with all that the status shows of it. replicas has the live replicas of the hub.
-func (v *View) complete(d Driver, replicas map[string]bool, now time.Time) Driver {
+// complete returns a Driver with all that the status shows of it.
+func (v *View) complete(d Driver, now time.Time) Driver {
 	d.Mode, d.Source, d.Endpoint, d.Workers = string(d.Spec.Mode), d.Spec.Source, string(d.Spec.Endpoint), d.Spec.Workers
 	d.Settings = status.Settings{Timeout: metav1.Duration{Duration: d.Spec.Timeout}, MaxPerNode: d.Spec.MaxPerNode, StuckAfter: metav1.Duration{Duration: d.Spec.StuckAfter}}
 	d.Lease = v.Lease(d.Spec)
 	d.Lease.Mine = d.Leads
+	isHolder := func(m lease.Member) bool { return m.Identity == d.Lease.Holder }
+	d.isServedElsewhere = !d.Leads && v.Leases != nil && slices.ContainsFunc(v.Leases.Members(), isHolder)
 	if d.Known {
 		d.RecordedCalls = d.Decider.RecordedCalls(func() []*storagev1.VolumeAttachment { return v.Cluster.AttachmentsOfDriver(d.Name) })
 	}
@@ -88,15 +82,11 @@ func (v *View) complete(d Driver, replicas map[string]bool, now time.Time) Drive
 	if d.Leads || d.Spec.Mode == registry.ModeActive && d.Lease.Holder == "" { // also after the lease was given up
 		d.Unowned, d.UnownedCount = d.unowned()
 	}
-	if d.Leads {
-		d.FullNodes, d.WaitingForCapacity = v.fullNodes(d)
-	}
-	d.Lanes = v.lanes(&d, !d.Leads && replicas[d.Lease.Holder], now)
-	for _, l := range d.Lanes[:queue.FinalizerLane] { // which calls nothing
-		d.Busy += l.Running
-	}
+	d.FullNodes, d.WaitingForCapacity = v.fullNodes(d)
+	d.Lanes = v.lanes(&d, now)
+	d.Busy = d.Work().Running
 	if d.Observed != nil {
-		d.Checklist = v.checklist(d, replicas, now)
+		d.Checklist = v.checklist(d, now)
 	}
 	return d
 }
@@ -108,11 +98,9 @@ func (v *View) Lease(d registry.Driver) status.Lease {
 	}
 	name := v.LeaseOf(d)
 	l := status.Lease{Name: name.Name, Namespace: name.Namespace}
-	switch holder, ok := v.Leases.Holder(name); {
-	case !ok:
-	case holder.Expired:
+	if holder, _ := v.Leases.Holder(name); holder.Expired {
 		l.LastHolder, l.Renewed = holder.Identity, holder.Renewed
-	default:
+	} else {
 		l.Holder, l.Since, l.Renews = holder.Identity, holder.Since, holder.Renews
 	}
 	return l
@@ -123,17 +111,9 @@ func (v *View) Lease(d registry.Driver) status.Lease {
 func (d Driver) unowned() ([]status.UnownedPublication, int) {
 	shown := d.Reported
 	for _, u := range d.Table.UnownedAll() {
-		view := status.UnownedPublication{
-			VolumeHandle:     u.Target.VolumeHandle,
-			NodeID:           u.Target.NodeID,
-			Node:             u.FormerOwner.Node,
-			PersistentVolume: u.FormerOwner.PersistentVolume,
-			VolumeAttachment: u.FormerOwner.Name,
-			Since:            u.Since,
-			Tries:            u.Failures,
-			LastError:        u.Error,
-			Listed:           u.Listed,
-		}
+		view := status.UnownedPublication{VolumeHandle: u.Target.VolumeHandle, NodeID: u.Target.NodeID, Node: u.FormerOwner.Node,
+			PersistentVolume: u.FormerOwner.PersistentVolume, VolumeAttachment: u.FormerOwner.Name,
+			Since: u.Since, Tries: u.Failures, LastError: u.Error, Listed: u.Listed}
 		if e, ok := d.Table.Queue.Look(u.Key()); ok && e.State == queue.Delayed {
 			view.NextTry = e.Due
 		}
@@ -149,33 +129,29 @@ func (d Driver) unowned() ([]status.UnownedPublication, int) {
 // many attaches wait for a place on any of them.
 func (v *View) fullNodes(d Driver) (shown []status.FullNode, waiting int) {
 	for _, n := range d.Table.Queue.FullNodes() {
-		waiting += len(n.Line)
-		if len(shown) < status.MostFullNodes {
-			shown = append(shown, status.FullNode{Node: n.Node, Limit: attach.Allocatable(v.Cluster.CSINode(n.Node), d.Name),
-				Attached: v.attachedOn(n.Node, d), Since: n.Since, Waiting: len(n.Line), Line: n.Line[:min(len(n.Line), status.MostWaiters)], NextTry: n.NextTry})
+		if waiting += len(n.Line); len(shown) == status.MostFullNodes {
+			continue
 		}
+		node := status.FullNode{Node: n.Node, Limit: attach.Allocatable(v.Cluster.CSINode(n.Node), d.Name),
+			Since: n.Since, Waiting: len(n.Line), Line: n.Line[:min(len(n.Line), status.MostWaiters)], NextTry: n.NextTry}
+		for _, va := range v.Cluster.AttachmentsOnNode(n.Node) {
+			if va.Spec.Attacher == d.Name && d.Overlay.Newest(va).Status.Attached {
+				node.Attached++
+			}
+		}
+		shown = append(shown, node)
 	}
 	return shown, waiting
 }
 
-// attachedOn returns how many VolumeAttachments of a driver are attached to a node.
-func (v *View) attachedOn(node string, d Driver) (attached int) {
-	for _, va := range v.Cluster.AttachmentsOnNode(node) {
-		if va.Spec.Attacher == d.Name && d.Overlay.Newest(va).Status.Attached {
-			attached++
-		}
-	}
-	return attached
-}
-
-// lanes returns the work of each lane. isServedElsewhere says that another replica of the hub works for the driver and shows the
-// work that waits for it: the sum over all replicas would count it twice.
-func (v *View) lanes(d *Driver, isServedElsewhere bool, now time.Time) []status.Lane {
+// lanes returns the work of each lane. Work for which another replica of the hub is responsible is left to it: the sum over all
+// replicas would count it twice.
+func (v *View) lanes(d *Driver, now time.Time) []status.Lane {
 	items, complete := d.Table.Queue.All()
-	if !complete || !d.Leads { // else there may be a hundred thousand VolumeAttachments that need nothing
+	if !complete { // else there may be a hundred thousand VolumeAttachments that need nothing
 		clear(items)
 		for _, va := range v.Cluster.AttachmentsOfDriver(d.Name) {
-			if a := d.look(va); a.op != attach.Idle && !isServedElsewhere {
+			if a := d.look(va); a.op != attach.Idle && !d.isServedElsewhere {
 				items[queue.ClaimKey(a.Name)] = queue.Progress{Lane: a.lane, State: queue.Ready}
 			}
 		}
@@ -210,4 +186,181 @@ func (v *View) lanes(d *Driver, isServedElsewhere bool, now time.Time) []status.
 		lanes[p.Lane] = lanes[p.Lane].With(one)
 	}
 	return lanes
+}
+
+// attachment is a VolumeAttachment with what it requires.
+type attachment struct {
+	*storagev1.VolumeAttachment
+	driver *Driver
+	op     attach.Operation
+	lane   queue.Lane // of op
+	since  time.Time  // when op was asked for, see attach.Operation.Since
+}
+
+// look returns a VolumeAttachment with what it requires.
+func (d *Driver) look(va *storagev1.VolumeAttachment) attachment {
+	var op attach.Operation
+	var lane queue.Lane
+	if d.Leads {
+		va = d.Overlay.Newest(va)
+		op, lane = d.Table.Required(d.Decider, va)
+	} else { // nothing repairs what a client has broken, so the capabilities do not matter
+		op = attach.Driver{Name: d.Decider.Name, NoAttach: d.Decider.NoAttach}.RequiredOperation(va)
+		lane = queue.LaneOf(op)
+	}
+	return attachment{va, d, op, lane, op.Since(va)}
+}
+
+// isServed reports whether this process serves the driver, in any mode.
+func (d *Driver) isServed() bool { return d.Table != nil }
+
+// driversByName returns a function that returns what is known of a driver. It asks for each driver once.
+func (v *View) driversByName() func(string) *Driver {
+	served, known := v.Served(), map[string]*Driver{}
+	return func(name string) *Driver {
+		if known[name] == nil {
+			d := Driver{Decider: attach.Driver{Name: name, NoAttach: !v.Cluster.AttachRequired(name)}}
+			if look := served[name]; look != nil {
+				d = look()
+			}
+			known[name] = &d
+		}
+		return known[name]
+	}
+}
+
+// Attachments implements status.Source: it returns the VolumeAttachments that a filter matches, in any state.
+func (v *View) Attachments(f status.AttachmentFilter) []status.Attachment {
+	vas, driverOf := v.Cluster.AllAttachments(), v.driversByName()
+	if f.Driver != "" {
+		vas = v.Cluster.AttachmentsOfDriver(f.Driver)
+	}
+	var all []attachment
+	for _, va := range vas {
+		if (f.Node == "" || f.Node == va.Spec.NodeName) && (f.Name == "" || f.Name == va.Name) {
+			all = append(all, driverOf(va.Spec.Attacher).look(va))
+		}
+	}
+	if f.Oldest > 0 {
+		all = slices.DeleteFunc(all, func(a attachment) bool { return a.op == attach.Idle })
+		slices.SortFunc(all, func(a, b attachment) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.Name, b.Name)) })
+		all = all[:min(f.Oldest, len(all))]
+	}
+	shown, now := make([]status.Attachment, 0, len(all)), time.Now()
+	for _, a := range all {
+		shown = append(shown, v.describe(a, now))
+	}
+	return shown
+}
+
+// needsDriver reports whether the driver of a VolumeAttachment has to be served.
+func (a attachment) needsDriver() bool {
+	return !a.driver.Decider.NoAttach || attach.MayBeAttached(a.VolumeAttachment)
+}
+
+// Unserved returns the VolumeAttachments of drivers that are not served here, by attacher: their number, without those that
+// need no driver, and since when the longest-waiting one shows no sign of any attacher. A csi-attacher that serves the driver
+// makes the time move on with each attach, detach and error that it writes; nobody does for a driver that nobody serves.
+func (v *View) Unserved() (counts map[string]int, since map[string]time.Time) {
+	counts, since = map[string]int{}, map[string]time.Time{}
+	served, driverOf := v.Served(), v.driversByName()
+	for _, va := range v.Cluster.AllAttachments() {
+		attacher := va.Spec.Attacher
+		if served[attacher] != nil {
+			continue
+		}
+		a := driverOf(attacher).look(va)
+		if a.needsDriver() {
+			counts[attacher]++
+		}
+		if e := a.op.LastError(va); !a.since.IsZero() && e != nil && e.Time.After(a.since) {
+			a.since = e.Time.Time
+		}
+		if oldest, ok := since[attacher]; !a.since.IsZero() && (!ok || a.since.Before(oldest)) {
+			since[attacher] = a.since
+		}
+	}
+	return counts, since
+}
+
+// describe returns what the status shows of a VolumeAttachment.
+func (v *View) describe(a attachment, now time.Time) status.Attachment {
+	d, s := a.driver, status.Attachment{Name: a.Name, Driver: a.Spec.Attacher, Node: a.Spec.NodeName, State: status.Idle, Since: a.since,
+		PersistentVolume: attach.VolumeName(a.VolumeAttachment), VolumeHandle: a.Annotations[attach.AnnotationVolumeHandle]}
+	if volume := v.Cluster.VolumeOrDeleted(s.PersistentVolume); volume != nil {
+		s.VolumeHandle, s.Claim = cmp.Or(s.VolumeHandle, volume.Handle), volume.Claim
+	}
+	if e := a.op.LastError(a.VolumeAttachment); e != nil && diagnosis.IsError(e.Message) {
+		s.LastError, s.LastErrorTime, s.LastCause = e.Message, e.Time.Time, attach.CauseOfStatus(e)
+	}
+	switch {
+	case !d.isServed() && a.needsDriver():
+		s.State = status.Unclaimed
+	case a.op != attach.Idle:
+		s.State = status.Waiting
+	case a.Status.Attached:
+		s.State = status.Attached
+	}
+	if a.op == attach.Idle {
+		return s
+	}
+	s.Operation = status.Operation(a.lane.String())
+	if !d.isServed() {
+		s.Waiting.Kind = status.WaitForConfiguration
+		return s
+	}
+	p, ok := d.Table.Queue.Look(queue.ClaimKey(a.Name))
+	s.Since, s.Tries = cmp.Or(s.Since, p.Asked), p.Tries
+	if p.Error != "" {
+		if p.Error != s.LastError { // newer than the error in the object
+			s.LastErrorTime = time.Time{}
+		}
+		s.LastError, s.LastCause = p.Error, p.Cause
+	}
+	switch wait := d.wait(); {
+	case ok && p.State == queue.Running:
+		s.Call = status.Call(p.Call)
+		if s.State = status.Attaching; a.op == attach.Detaching {
+			s.State = status.Detaching
+		}
+	case wait.Kind != "":
+		s.Waiting = wait
+	case ok && p.State == queue.Delayed:
+		s.State, s.NextTry = status.Failing, p.Due
+	case ok:
+		if s.Waiting = WaitOf(p.Wait, s.Node); s.Waiting.Kind == status.WaitForCapacity {
+			s.Waiting.Limit = attach.Allocatable(v.Cluster.CSINode(s.Node), s.Driver)
+		}
+	}
+	if a.op.IsStuck(a.VolumeAttachment, d.Spec.StuckAfter, now) {
+		s.State = status.Stuck
+	}
+	return s
+}
+
+// wait returns why this process does no work for the driver, zero if it does.
+func (d *Driver) wait() status.Wait {
+	reason := d.Reason
+	if d.State == "Ready" {
+		if d.Spec.Mode != registry.ModeObserve {
+			return status.Wait{}
+		}
+		reason = "only observed (`mode: observe` in drivers.yaml): another attacher should work for it"
+	}
+	return status.Wait{Kind: status.WaitForDriver, DriverState: d.State, Reason: reason}
+}
+
+var waitKinds = map[queue.WaitKind]status.WaitKind{queue.WaitWorker: status.WaitForWorker, queue.WaitVolume: status.WaitForVolume,
+	queue.WaitDetach: status.WaitForDetach, queue.WaitNode: status.WaitForNode, queue.WaitCapacity: status.WaitForCapacity}
+
+// WaitOf returns the wait of an item for a node in the terms of the status.
+func WaitOf(w queue.Wait, node string) status.Wait {
+	s := status.Wait{Kind: waitKinds[w.Kind], Position: w.Position, Node: w.Node, VolumeAttachment: w.Detach.Name}
+	switch {
+	case w.Kind == queue.WaitCapacity:
+		s.Node = node
+	case w.Detach.Kind == queue.UnownedKind:
+		s = status.Wait{Kind: status.WaitForUnowned, NodeID: w.Detach.Target.NodeID}
+	}
+	return s
 }
