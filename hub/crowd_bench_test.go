@@ -205,10 +205,10 @@ func BenchmarkBackfill(b *testing.B) {
 }
 
 func BenchmarkLookForStuckVolumeAttachments(b *testing.B) {
-	w := &stuckWatch{leader: sharedCrowd().drivers[3]}
+	d := sharedCrowd().drivers[3]
 	b.ReportAllocs()
 	for b.Loop() {
-		w.look(b.Context())
+		d.reportOverdue(b.Context())
 	}
 }
 

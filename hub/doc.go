@@ -7,7 +7,7 @@
 // The manager owns what is known about the driver: how to serve it, the role of this process, the
 // connection, and the reason why the driver is not served. That is one value, driverState, under one mutex,
 // with one channel that is closed at every change. Loops wait for a change and read the value again; pure
-// functions of the value decide. The manager keeps the driver connected (connection.go, session_use.go) and
+// functions of the value decide. The manager keeps the driver connected (connection.go) and
 // takes the role that the settings ask for (role.go):
 //
 //   - A leader (leader.go) works for the driver during one term of its lease (hub/lease). No call or write
@@ -43,13 +43,12 @@
 //     own it, and unused.go whether its node uses it. drain.go does that at the end of a term.
 //   - finalizers.go removes the finalizer from a PersistentVolume that is being deleted.
 //   - takeover.go says what a new leader reads again.
-//   - A drift.Watch acts on what differs from the driver's own list of volumes (hub/drift), stuck.go reports operations that have had
-//     no success for long, hanging.go logs calls that hang, and resync finds work that events have missed
-//     (periodic.go runs the four).
+//   - A drift.Watch acts on what differs from the driver's own list of volumes (hub/drift), overdue.go reports operations that have had
+//     no success for long and calls that hang, and a resync finds work that events have missed.
 //   - wind_down.go serves a driver with WindDown only while something of it is attached.
 //
 // operation_log.go logs how operations end, and names the keys.
-// hub/view answers for the status page, API and metrics (status.Source), from what view.go says of each driver. session.go knows since when
+// hub/view answers for the status page, API and metrics (status.Source), from what view.go says of each driver. connection.go knows since when
 // the driver has answered no call.
 //
 // # Isolation

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
@@ -33,6 +34,8 @@ type leader struct {
 	stopped bool         // the queue does not open any more; guarded by gate
 	reacted driverState  // the last one with another connection that connectionChanged has acted on; guarded by gate
 	renewed *liveSession // the last session for which connectionChanged has called Backfill; guarded by gate
+
+	stuck map[types.UID]stuckVolume // VolumeAttachments at the last reportOverdue, which alone uses it
 
 	workers sync.WaitGroup
 }
@@ -62,7 +65,7 @@ func (m *manager) options() reconcile.Options {
 		Failed:   m.countFailure,
 		Conflict: func(w status.ForeignWriter) { m.update(func(s *driverState) { s.foreignWriter = w }) },
 		WhyStuck: func(va *storagev1.VolumeAttachment, op attach.Operation, tries int, last error) error {
-			return stuckError{op: op, since: op.Since(va), tries: tries, last: last}
+			return stuckError(va, op, tries, lastError(last))
 		},
 	}
 }
@@ -97,7 +100,10 @@ func (l *leader) run(ctx context.Context) error {
 		// vanishes then.
 		l.hub.routes.Open(l.name, l.work)
 		l.connectionChanged()
-		l.attend(intake, end, fail, &loops, &periodic{pause: l.work.Drift.Pause, run: l.work.Drift.Check}, l.stuckCheck(), l.hangingCheck(), l.resyncing())
+		l.attend(intake, end, fail, &loops,
+			&periodic{pause: l.work.Drift.Pause, run: l.work.Drift.Check},
+			&periodic{pause: func(s registry.Settings) time.Duration { return min(s.StuckAfter, overdueEvery) }, run: l.reportOverdue},
+			&periodic{pause: func(registry.Settings) time.Duration { return resyncEvery }, run: func(context.Context) { l.work.Resync() }})
 	})
 	drained := make(chan struct{})
 	panics.Go(&watching, fail, func() { // ctx ends when the lease is lost, which may also happen from now on
@@ -163,7 +169,7 @@ func (l *leader) attend(ctx context.Context, end context.CancelCauseFunc, fail f
 			again = busyPause
 		}
 		for _, p := range all {
-			again = min(again, l.startIfDue(ctx, p, fail, group))
+			again = min(again, p.startIfDue(ctx, s.spec.Settings, fail, group))
 		}
 		return again, false
 	})

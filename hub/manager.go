@@ -137,20 +137,9 @@ func (m *manager) update(edit func(*driverState)) {
 	// all drivers below it.
 	before.spec.Source, before.spec.WindDown = m.state.spec.Source, m.state.spec.WindDown
 	if before != m.state {
-		m.wakeLocked()
+		close(m.changed)
+		m.changed = make(chan struct{})
 	}
-}
-
-// wake has all loops that wait for a change read the state again.
-func (m *manager) wake() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.wakeLocked()
-}
-
-func (m *manager) wakeLocked() {
-	close(m.changed)
-	m.changed = make(chan struct{})
 }
 
 // setSpec replaces the spec of the driver, and reports whether anything but its Source and WindDown has

@@ -12,7 +12,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // endingSession is a session that makes no call.
@@ -76,57 +75,42 @@ func TestDriverOwesAnAnswerSinceTheFirstCallAfterItsLast(t *testing.T) {
 	})
 }
 
-// repeat runs periodic work at its times until ctx ends, and then closes the channel.
-func repeat(ctx context.Context, p *periodic, settings registry.Settings) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			p.since = time.Now()
-			if sleep(ctx, p.pause(settings)); ctx.Err() == nil {
-				p.run(ctx)
-			}
-		}
-	}()
-	return done
-}
-
 func TestHangingDriverIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute+time.Second)
-		defer cancel()
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 		d := routed(t)
 		d.logger = logger
 		session, _ := newEndingSession(t)
 		d.update(func(s *driverState) { s.session = session })
-		done := repeat(ctx, d.hangingCheck(), d.settings())
-		begin := func(name string) {
-			d.queue.Add(queue.ClaimKey(name), queue.AttachLane, queue.Place{})
-			d.queue.CallBegins(queue.ClaimKey(name), "ControllerPublishVolume")
-			session.CallBegins(queue.ClaimKey(name))
+		calls := func(names ...string) (end func()) {
+			for _, name := range names {
+				d.queue.Add(queue.ClaimKey(name), queue.AttachLane, queue.Place{})
+				d.queue.CallBegins(queue.ClaimKey(name), "ControllerPublishVolume")
+				session.CallBegins(queue.ClaimKey(name))
+				time.Sleep(time.Second)
+			}
+			return func() {
+				for _, name := range names {
+					d.queue.CallEnds(queue.ClaimKey(name))
+				}
+				session.Answered()
+			}
 		}
-		end := func(name string) {
-			d.queue.CallEnds(queue.ClaimKey(name))
-			session.Answered()
-		}
-		begin("quick")
+		report := func() { time.Sleep(time.Minute); d.reportOverdue(t.Context()) }
+		end := calls("quick")
 		time.Sleep(30 * time.Second)
-		end("quick")
-		for _, name := range []string{"oldest", "other"} {
-			begin(name)
-			time.Sleep(time.Second)
-		}
-		time.Sleep(5*time.Minute - 12*time.Second) // until 5m20s
-		end("oldest")
-		end("other")
-		<-done
-		lines := strings.Split(strings.TrimSpace(logger.GetSink().(ktesting.Underlier).GetBuffer().String()), "\n")
-		if len(lines) != 4 { // a minute after the call began, and then each minute
-			t.Fatalf("got %q, want a line for each minute", lines)
-		}
-		if want := `for="1m0s" callsInFlight=2`; !strings.Contains(lines[0], want) {
-			t.Errorf("got %q, want %q", lines[0], want)
+		end()
+		report()
+		end = calls("oldest", "other")
+		report()
+		report()
+		end()
+		report()
+		logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+		for _, want := range []string{`volumeAttachment="oldest" for="1m2s" callsInFlight=2`, `volumeAttachment="oldest" for="2m2s" callsInFlight=2`} {
+			if strings.Count(logged, "\n") != 2 || !strings.Contains(logged, want) {
+				t.Errorf("got %q, want two lines, one with %q", logged, want)
+			}
 		}
 	})
 }
@@ -141,14 +125,12 @@ func TestDriverThatAnswersNoCallIsLoggedAlthoughItsCallsEnd(t *testing.T) {
 		d.update(func(s *driverState) { s.session = session })
 		key := queue.ClaimKey("silent")
 		d.queue.Add(key, queue.AttachLane, queue.Place{})
-		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
-		defer cancel()
-		done := repeat(ctx, d.hangingCheck(), d.settings())
-		for range 9 { // 90 s
+		for range 6 {
+			d.reportOverdue(t.Context())
 			session.CallBegins(key)
 			time.Sleep(10 * time.Second)
 		}
-		<-done
+		d.reportOverdue(t.Context())
 		logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 		if want := `Driver answers no call for="1m0s"`; strings.Count(logged, "\n") != 1 || !strings.Contains(logged, want) {
 			t.Errorf("got %q, want one line %q", logged, want)
