@@ -15,7 +15,7 @@
 //   - An Observer (hub/observe) watches another attacher work, and compares.
 //   - A paused driver stays connected, and nothing is done for it.
 //
-// All texts of the driver pass through one attach.Redactor, which removes secrets (session.go).
+// All texts of the driver pass through one attach.Redactor, which removes secrets (connection.go).
 //
 // Only a change of mode, lease or automatic pause ends a role. The role of a driver that goes away and comes
 // back goes on. But the leader of a driver that is away releases its lease once, when no call is in
