@@ -116,7 +116,7 @@ func New(o Options, term *lease.Term) *Worker {
 			return nil
 		},
 		Decider: o.Decider, Settings: o.Settings, Cluster: o.Cluster, Overlay: o.Overlay, Table: o.Table, Nodes: &l.nodes, KnowsAll: l.knowsAll,
-		PlaceOf: l.PlaceOf, Writer: l.Writer, Metrics: o.Metrics, Warn: l.Warn,
+		PlaceOf: l.placeOf, Writer: l.Writer, Metrics: o.Metrics, Warn: l.Warn,
 		Log: l.logLine, Logger: o.Logger, VolumeLogger: l.VolumeLogger, UnownedLogger: l.UnownedLogger,
 	}
 	o.Queue.Begin()

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -155,8 +156,7 @@ func (r *Router) offer(v *attach.Volume, finalizers []string) {
 // its VolumeAttachments are tried again at once: they may have failed because it was missing.
 func (r *Router) volumeChanged(before, v *attach.Volume) {
 	if before != nil {
-		lost := slices.DeleteFunc(slices.Clone(before.Finalizers), func(f string) bool { return slices.Contains(v.Finalizers, f) })
-		r.offer(v, slices.Concat(v.Finalizers, lost))
+		r.offer(v, slices.Compact(slices.Sorted(slices.Values(slices.Concat(v.Finalizers, before.Finalizers)))))
 		return
 	}
 	r.offer(v, v.Finalizers)
@@ -179,16 +179,12 @@ func (r *Router) volumeGone(v *attach.Volume) {
 
 // driverChanged has a driver look at all its VolumeAttachments again if attachRequired has changed.
 func (r *Router) driverChanged(before, object *storagev1.CSIDriver) {
-	if l := r.listener(object.Name); l != nil && cache.AttachRequired(before) != cache.AttachRequired(object) {
+	if l := r.listener(cmp.Or(object, before).Name); l != nil && cache.AttachRequired(before) != cache.AttachRequired(object) {
 		l.LookAgain()
 	}
 }
 
-func (r *Router) driverGone(last *storagev1.CSIDriver) {
-	if l := r.listener(last.Name); l != nil && !cache.AttachRequired(last) {
-		l.LookAgain()
-	}
-}
+func (r *Router) driverGone(last *storagev1.CSIDriver) { r.driverChanged(last, nil) }
 
 // nodeChanged retries the VolumeAttachments at once that wait for their driver to register on a node, or for a place
 // there.

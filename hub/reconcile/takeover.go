@@ -101,7 +101,7 @@ func (l *Worker) readOthers(ctx context.Context, va *storagev1.VolumeAttachment)
 		key := queue.ClaimKey(other.Name)
 		if op, lane := l.Table.Required(l.Decider(), newest); op == attach.Detaching {
 			if e, ok := l.Queue.Look(key); !ok || e.Lane != lane {
-				l.Queue.Add(key, lane, l.PlaceOf(newest, op))
+				l.Queue.Add(key, lane, l.placeOf(newest, op))
 			}
 		}
 	}

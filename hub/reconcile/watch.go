@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -16,31 +17,34 @@ import (
 // Backfill adds items for all work that the caches show. The route must be open before, so that no change is
 // missed.
 func (l *Worker) Backfill() {
-	decider := l.Decider()
 	// Unowned publications come first: they go before an attach elsewhere.
-	l.FindMissing()
+	l.findMissing()
 	l.confirm()
 	l.callsSeen.Add(1) // any may
-	due := l.DueAttachments(decider)
-	finished := 0
-	for _, va := range due {
-		op, lane := l.Table.Required(decider, va)
-		if op == attach.Detaching && va.DeletionTimestamp == nil {
-			finished++
+	decider := l.Decider()
+	if l.noAttach.Swap(decider.NoAttach) != decider.NoAttach {
+		l.reportNoAttach(decider)
+	}
+	l.eachDue(decider, l.Queue.Renew)
+}
+
+// Resync adds the items that are missing for the objects in the caches. Existing items keep their backoff.
+func (l *Worker) Resync() {
+	missed := l.findMissing() + l.Table.Requeue()
+	l.eachDue(l.Decider(), func(key queue.Key, lane queue.Lane, place queue.Place) {
+		if !l.Queue.Has(key) {
+			missed++
+			l.Queue.Add(key, lane, place)
 		}
-		l.Queue.Renew(queue.ClaimKey(va.Name), lane, l.PlaceOf(va, op))
-	}
-	if l.noAttach.Swap(decider.NoAttach) != decider.NoAttach && finished > 0 {
-		l.reportNoAttach(finished)
-	}
-	for _, pv := range l.Cluster.ReleasableVolumes(l.Driver) {
-		l.Queue.Add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
+	})
+	if missed > 0 {
+		l.Logger.Info("Resync found operations that no watch event had started", "operations", missed)
 	}
 }
 
-// DueAttachments returns the VolumeAttachments with work to do, the longest asked for first: the attaches to a full node go in the
-// order in which they are added.
-func (l *Worker) DueAttachments(decider attach.Driver) []*storagev1.VolumeAttachment {
+// eachDue calls enqueue for each object in the caches that needs work. The VolumeAttachment that was asked for first comes first:
+// the attaches to a full node go in the order in which they are added.
+func (l *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.Lane, queue.Place)) {
 	due := slices.DeleteFunc(l.Overlay.AttachmentsOfDriver(l.Driver), func(va *storagev1.VolumeAttachment) bool {
 		op, _ := l.Table.Required(decider, va)
 		return op == attach.Idle && !decider.HasStaleError(va)
@@ -48,14 +52,31 @@ func (l *Worker) DueAttachments(decider attach.Driver) []*storagev1.VolumeAttach
 	slices.SortStableFunc(due, func(a, b *storagev1.VolumeAttachment) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
-	return due
+	for _, va := range due {
+		op, lane := l.Table.Required(decider, va)
+		enqueue(queue.ClaimKey(va.Name), lane, l.placeOf(va, op))
+	}
+	for _, pv := range l.Cluster.ReleasableVolumes(l.Driver) {
+		if !l.Cluster.VolumeInUse(pv.Name) {
+			enqueue(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
+		}
+	}
 }
 
 // reportNoAttach reports that attachRequired became false while volumes are attached: that may be a mistake.
-func (l *Worker) reportNoAttach(volumes int) {
-	text := "attachRequired is now false: detaching 1 volume"
-	if volumes > 1 {
-		text = fmt.Sprintf("attachRequired is now false: detaching %d volumes", volumes)
+func (l *Worker) reportNoAttach(decider attach.Driver) {
+	volumes := 0
+	for _, va := range l.Overlay.AttachmentsOfDriver(l.Driver) {
+		if op, _ := l.Table.Required(decider, va); op == attach.Detaching && va.DeletionTimestamp == nil {
+			volumes++
+		}
+	}
+	if volumes == 0 {
+		return
+	}
+	text := fmt.Sprintf("attachRequired is now false: detaching %d volumes", volumes)
+	if volumes == 1 {
+		text = strings.TrimSuffix(text, "s")
 	}
 	l.Logger.Info(text)
 	if object := l.Cluster.CSIDriver(l.Driver); object != nil { // it may be gone by now
@@ -81,8 +102,8 @@ func (l *Worker) confirm() {
 	l.Table.Confirm()
 }
 
-// FindMissing ends the claims whose objects were deleted while no route was open, and returns their number.
-func (l *Worker) FindMissing() int {
+// findMissing ends the claims whose objects were deleted while no route was open, and returns their number.
+func (l *Worker) findMissing() int {
 	missing := 0
 	for _, c := range l.Table.Attachments() {
 		if l.Overlay.Attachment(c.Name) == nil && l.Table.ReadGone(c.Identity, false) {
@@ -92,9 +113,9 @@ func (l *Worker) FindMissing() int {
 	return missing
 }
 
-// PlaceOf returns the place of the call for an operation as the caches show it. A worker that has read the
+// placeOf returns the place of the call for an operation as the caches show it. A worker that has read the
 // objects may find another place.
-func (l *Worker) PlaceOf(va *storagev1.VolumeAttachment, op attach.Operation) queue.Place {
+func (l *Worker) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) queue.Place {
 	noted := attach.NotedTarget(va)
 	p := queue.Place{Node: va.Spec.NodeName}
 	p.Target.VolumeHandle = noted.VolumeHandle
@@ -137,7 +158,7 @@ func (l *Worker) OnAttachment(before, va *storagev1.VolumeAttachment) {
 	if l.Table.IsUnchanged(va) || op == attach.Idle && l.Table.Look(va.Name, va.UID).Name == "" {
 		return
 	}
-	l.Queue.Add(queue.ClaimKey(va.Name), queue.LaneOf(op), l.PlaceOf(va, op))
+	l.Queue.Add(queue.ClaimKey(va.Name), queue.LaneOf(op), l.placeOf(va, op))
 }
 
 // OnAttachmentGone implements Listener.
@@ -179,30 +200,5 @@ func (l *Worker) onVolume(v *attach.Volume) {
 	l.Overlay.PersistentVolumeChanged(v)
 	if attach.HasFinalizer(v.Finalizers, l.finalizer) && v.Releasable(l.Driver) {
 		l.Queue.Add(queue.FinalizerKey(v.Name), queue.FinalizerLane, queue.Place{})
-	}
-}
-
-// Resync adds the items that are missing for the objects in the caches. Existing items keep their backoff.
-func (l *Worker) Resync() {
-	missed := l.FindMissing()
-	add := func(key queue.Key, lane queue.Lane, place queue.Place) {
-		if !l.Queue.Has(key) {
-			missed++
-			l.Queue.Add(key, lane, place)
-		}
-	}
-	missed += l.Table.Requeue()
-	decider := l.Decider()
-	for _, va := range l.DueAttachments(decider) {
-		op, lane := l.Table.Required(decider, va)
-		add(queue.ClaimKey(va.Name), lane, l.PlaceOf(va, op))
-	}
-	for _, pv := range l.Cluster.ReleasableVolumes(l.Driver) {
-		if !l.Cluster.VolumeInUse(pv.Name) {
-			add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
-		}
-	}
-	if missed > 0 {
-		l.Logger.Info("Resync found operations that no watch event had started", "operations", missed)
 	}
 }
