@@ -1,7 +1,6 @@
 package attach
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -23,7 +22,7 @@ type Controller interface {
 }
 
 // Attacher carries out the steps of plans for one driver: the steps of the Writer that it embeds, and
-// Secrets, AddFinalizers, Publish and Unpublish. Each step blocks until it is done, keeps no state and does
+// Secrets, Publish and Unpublish. Each step blocks until it is done, keeps no state and does
 // not change its arguments. An Attacher is a value: make one where you need it.
 //
 // The steps of an attach are Secrets, AddFinalizers, Publish, MarkAttached. After any error the finalizers
@@ -37,9 +36,6 @@ type Attacher struct {
 	MayName func(corev1.SecretReference) error
 	// Redactor is shared by all Attachers of a driver, and knows the secrets of their calls in flight. Nil: nothing does.
 	Redactor *Redactor
-	// FinalizerWrites is shared by all Attachers of a driver. Nil: attaches of one PersistentVolume do
-	// not run at the same time.
-	FinalizerWrites *FinalizerWrites
 }
 
 // CallError is the error of a CSI call. Its text is that of the gRPC status, as in the
@@ -118,29 +114,35 @@ func (a Attacher) Publish(ctx context.Context, plan Plan, secrets map[string]str
 		request = proto.CloneOf(request) // plans are kept and must hold no secrets
 		request.Secrets = secrets
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.CallTimeout)
-	defer cancel()
-	defer a.redactor().use(secrets)()
-	response, err := a.Controller.ControllerPublishVolume(ctx, request)
-	if err != nil {
-		return nil, &CallError{Method: "ControllerPublishVolume", Err: Redact(err, secrets)}
-	}
-	return response.GetPublishContext(), nil
+	err = a.call(ctx, "ControllerPublishVolume", secrets, func(ctx context.Context) error {
+		response, err := a.Controller.ControllerPublishVolume(ctx, request)
+		publishContext = response.GetPublishContext()
+		return err
+	})
+	return publishContext, err
 }
 
 // Unpublish calls ControllerUnpublishVolume for a target. The error is a *CallError without the
 // values of the secrets. As with csi-attacher, after any error, also NotFound, the volume counts as
 // attached.
 func (a Attacher) Unpublish(ctx context.Context, target Target, secrets map[string]string) error {
+	return a.call(ctx, "ControllerUnpublishVolume", secrets, func(ctx context.Context) error {
+		_, err := a.Controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{
+			VolumeId: target.VolumeHandle, NodeId: target.NodeID, Secrets: secrets})
+		return err
+	})
+}
+
+// call makes a call with secrets within its timeout.
+func (a Attacher) call(ctx context.Context, method string, secrets map[string]string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.CallTimeout)
 	defer cancel()
-	defer a.redactor().use(secrets)()
-	_, err := a.Controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{
-		VolumeId: target.VolumeHandle, NodeId: target.NodeID, Secrets: secrets})
-	if err != nil {
-		return &CallError{Method: "ControllerUnpublishVolume", Err: Redact(err, secrets)}
+	if a.Redactor != nil {
+		a.Redactor.calls.Store(&secrets, nil)
+		defer a.Redactor.calls.Delete(&secrets)
+	}
+	if err := do(ctx); err != nil {
+		return &CallError{Method: method, Err: Redact(err, secrets)}
 	}
 	return nil
 }
-
-func (a Attacher) redactor() *Redactor { return cmp.Or(a.Redactor, &Redactor{}) }

@@ -156,7 +156,7 @@ func (s *scene) attach() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := s.MarkAttached(s.t.Context(), plan, publishContext); err != nil {
+	if err := s.MarkAttached(s.t.Context(), s.attachment(), plan.Target, publishContext); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -179,14 +179,14 @@ func TestNoWriteReachesTheAPIServerThatTheLimitRefuses(t *testing.T) {
 		{"finalizers of an attach", nil,
 			func(s *scene) error { return s.AddFinalizers(t.Context(), s.plan(attaching)) }},
 		{"status of a driver without calls", nil,
-			func(s *scene) error { return s.MarkAttached(t.Context(), s.plan(trivial), nil) }},
+			func(s *scene) error { return s.MarkAttached(t.Context(), s.attachment(), s.plan(trivial).Target, nil) }},
 		{"status after the call", func(s *scene) { s.attach(); s.markUnattached() },
 			func(s *scene) error {
-				return s.MarkAttached(t.Context(), s.plan(attaching), map[string]string{"a": "b"})
+				return s.MarkAttached(t.Context(), s.attachment(), s.plan(attaching).Target, map[string]string{"a": "b"})
 			}},
 		{"finalizer of a detach", func(s *scene) { s.attach(); s.delete() },
 			func(s *scene) error {
-				_, err := s.Release(t.Context(), s.plan(attaching))
+				_, err := s.Release(t.Context(), s.attachment())
 				return err
 			}},
 		{"status after the finalizer of a detach", (*scene).attach,

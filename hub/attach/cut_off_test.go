@@ -58,12 +58,12 @@ func TestAnswerThatIsCutOffSaysNothingOfTheVolume(t *testing.T) {
 				t.Fatal(err)
 			}
 			err.Store(&ends)
-			if err := s.MarkAttached(t.Context(), plan, nil); err == nil || !NotReady(err) || Rejected(err) {
+			if err := s.MarkAttached(t.Context(), s.attachment(), plan.Target, nil); err == nil || !NotReady(err) || Rejected(err) {
 				t.Errorf("%v: want an error that passes by itself", err)
 			}
 			err.Store(nil)
 			s.markUnattached()
-			if err := s.MarkAttached(t.Context(), s.plan(attaching), nil); err != nil {
+			if err := s.MarkAttached(t.Context(), s.attachment(), s.plan(attaching).Target, nil); err != nil {
 				t.Error(err)
 			}
 		})

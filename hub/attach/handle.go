@@ -12,11 +12,12 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// HandleOf returns the volume handle of a VolumeAttachment: the noted handle, or else the handle of
-// its volume. It returns "" if neither is known.
+// HandleOf returns the handle of the volume that a VolumeAttachment has, or may have, attached, or else that of the volume
+// that it specifies. It returns "" if it is not known.
 func HandleOf(f Inputs) string {
-	if noted := NotedTarget(f.VolumeAttachment).VolumeHandle; noted != "" {
-		return noted
+	if NotedTarget(f.VolumeAttachment) != (Target{}) || f.VolumeAttachment.Status.Attached {
+		handle, _, _ := f.attached()
+		return handle
 	}
 	if now, err := f.source(); err == nil {
 		return now.Handle
@@ -85,4 +86,51 @@ func (d Driver) InUse(node *corev1.Node, handle string) bool {
 		// The handle is made of VOLUME, and ends like it.
 		return err == nil && strings.HasPrefix(string(name), inTree+"/") && path.Base(string(name)) == path.Base(handle)
 	})
+}
+
+// ListedHandle returns the handle by which the driver lists a volume at a node ID. It differs from the
+// handle of the PersistentVolume only for in-tree volumes that are migrated to CSI.
+func (d Driver) ListedHandle(handle, nodeID string) string {
+	if listed, err := d.ListedAs(handle, nodeID); err == nil {
+		return listed
+	}
+	return handle
+}
+
+// ListedAs is ListedHandle, or an error if that handle is not known. The handle of an in-tree volume can be
+// incomplete: the handle of a GCE PD lacks the project, which the node ID has.
+func (d Driver) ListedAs(handle, nodeID string) (string, error) {
+	if !d.IsMigrated() {
+		return handle, nil
+	}
+	repaired, err := translator.RepairVolumeHandle(d.Name, handle, nodeID)
+	if err != nil {
+		return "", fmt.Errorf("repair volume handle %q for node %q: %w", handle, nodeID, err)
+	}
+	return repaired, nil
+}
+
+// AttachedAs is ListedAs for the volume that an attached VolumeAttachment has. The error says why it is not known.
+func (d Driver) AttachedAs(f Inputs, nodeID string) (string, error) {
+	source, err := f.attachedAgain()
+	if err != nil {
+		return "", err
+	}
+	return d.ListedAs(source.Handle, nodeID)
+}
+
+// HandleKey returns what the handle of a PersistentVolume and the handle by which the driver lists it have in common.
+func (d Driver) HandleKey(handle string) string {
+	if d.IsMigrated() { // the repair of a handle fills in its project or zone
+		return path.Base(handle)
+	}
+	return handle
+}
+
+// IsMigrated reports whether in-tree volumes are migrated to the driver.
+func (d Driver) IsMigrated() bool { return translator.IsMigratedCSIDriverByName(d.Name) }
+
+// MayBeOf reports whether a VolumeAttachment may be about a volume, as far as its name tells.
+func MayBeOf(va *storagev1.VolumeAttachment, volumeHandle string) bool {
+	return !ofAnotherVolume(va, volumeHandle)
 }

@@ -69,8 +69,8 @@ func TestMigratedVolumeIsCalledAsItsDriverCallsIt(t *testing.T) {
 				t.Errorf("the volume is not wanted at %v, where the plan attaches it", plan.Target)
 			}
 			gone := attachment(attached, deleted, finalizers(Finalizer(tc.driver)))
-			if plan, err = d.Decide(Inputs{VolumeAttachment: gone, PersistentVolume: VolumeOf(tc.pv), CSINode: node}); err != nil || plan.Unpublish.GetVolumeId() != tc.handle {
-				t.Errorf("unpublish of %q, %v, want %q", plan.Unpublish.GetVolumeId(), err, tc.handle)
+			if plan, err = d.Decide(Inputs{VolumeAttachment: gone, PersistentVolume: VolumeOf(tc.pv), CSINode: node}); err != nil || plan.Target.VolumeHandle != tc.handle {
+				t.Errorf("unpublish of %q, %v, want %q", plan.Target.VolumeHandle, err, tc.handle)
 			}
 			if diff := cmp.Diff(before, tc.pv); diff != "" {
 				t.Errorf("the object of the cache was changed:\n%s", diff)

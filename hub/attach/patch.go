@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -36,59 +37,41 @@ func absent(path string) PatchOp      { return test(path, json.RawMessage("null"
 func add(path string, v any) PatchOp  { return PatchOp{"add", path, v} }             // sets the field, or inserts into a list
 func remove(path string) PatchOp      { return PatchOp{"remove", path, nil} }
 
-// newPatch returns the patch that does some operations, nil for none.
-func newPatch(name string, uid types.UID, ops ...PatchOp) *Patch {
+// newPatch returns the patch that does some operations on an object, nil for none.
+func newPatch(o metav1.Object, ops ...PatchOp) *Patch {
 	if len(ops) == 0 {
 		return nil
 	}
-	return &Patch{Name: name, UID: uid, Ops: append([]PatchOp{test("/metadata/uid", uid)}, ops...)}
+	return &Patch{Name: o.GetName(), UID: o.GetUID(), Ops: append([]PatchOp{test("/metadata/uid", o.GetUID())}, ops...)}
 }
 
-// encode returns the patch as a JSON Patch. It panics on a value that is not plain data.
-func (p *Patch) encode() []byte {
-	body, err := json.Marshal(p.Ops)
-	if err != nil {
-		panic(err)
-	}
-	return body
-}
-
-// addVolumeFinalizer returns the patch that adds the finalizer to a PersistentVolume, nil if it has it.
-func addVolumeFinalizer(v *Volume, finalizer string) *Patch {
-	return newPatch(v.Name, v.UID, addFinalizer(v.Finalizers, finalizer)...)
-}
-
-// addAttachmentFinalizer returns the patch that adds the finalizer and the annotations to a
+// addAttachmentFinalizer returns the patch that adds the finalizer and a note of the target to a
 // VolumeAttachment, nil if none is missing. Empty parts of the target are not written.
 func addAttachmentFinalizer(va *storagev1.VolumeAttachment, finalizer string, t Target) *Patch {
-	return newPatch(va.Name, va.UID, append(addFinalizer(va.Finalizers, finalizer), addAnnotations(va.Annotations, t)...)...)
+	return newPatch(va, append(addFinalizer(va, finalizer), addAnnotations(va.Annotations, t)...)...)
 }
 
-// releaseAttachment returns the patch that removes the finalizer from a VolumeAttachment, nil if it
-// has none.
-func releaseAttachment(va *storagev1.VolumeAttachment, finalizer string) *Patch {
-	return removeFinalizer(va.Name, va.UID, va.Finalizers, finalizer)
-}
-
-func addFinalizer(have []string, finalizer string) []PatchOp {
+// addFinalizer returns the operations that add the finalizer to an object, none if it has it.
+func addFinalizer(o metav1.Object, finalizer string) []PatchOp {
 	const path = "/metadata/finalizers"
-	switch {
+	switch have := o.GetFinalizers(); {
 	case slices.Contains(have, finalizer):
 		return nil
 	case len(have) == 0:
 		return []PatchOp{absent(path), add(path, []string{finalizer})}
+	default: // without the test a stale cache could add the finalizer twice
+		return []PatchOp{test(path, slices.Clone(have)), add(path+"/-", finalizer)}
 	}
-	// Without the test a stale cache could add the finalizer twice.
-	return []PatchOp{test(path, slices.Clone(have)), add(path+"/-", finalizer)}
 }
 
-func removeFinalizer(name string, uid types.UID, have []string, finalizer string) *Patch {
-	i := slices.Index(have, finalizer)
+// removeFinalizer returns the patch that removes the finalizer from an object, nil if it has none.
+func removeFinalizer(o metav1.Object, finalizer string) *Patch {
+	i := slices.Index(o.GetFinalizers(), finalizer)
 	if i < 0 {
 		return nil
 	}
 	path := "/metadata/finalizers/" + strconv.Itoa(i)
-	return newPatch(name, uid, test(path, finalizer), remove(path))
+	return newPatch(o, test(path, finalizer), remove(path))
 }
 
 func addAnnotations(have map[string]string, t Target) []PatchOp {

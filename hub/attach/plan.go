@@ -1,7 +1,6 @@
 package attach
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -17,9 +16,8 @@ type Target struct {
 
 // Plan is the steps that one VolumeAttachment needs. Steps that it does not need are nil.
 type Plan struct {
-	Operation  Operation
-	attachment *storagev1.VolumeAttachment // the plan is for
-	Record                                 // of the CSI call. Empty if the plan has no call.
+	Operation Operation
+	Record    // of the CSI call. Empty if the plan has no call.
 
 	// VolumeFinalizer adds the finalizer to the PersistentVolume, AttachmentFinalizer the finalizer
 	// and the annotations to the VolumeAttachment.
@@ -29,13 +27,9 @@ type Plan struct {
 	Publish *csi.ControllerPublishVolumeRequest
 	// MarkAttached: the status must be written.
 	MarkAttached bool
-	// Unpublish is the call of a plan to detach, without secrets. Nil: the driver publishes nothing.
-	Unpublish *csi.ControllerUnpublishVolumeRequest
 	// StatusFirst: the status of the VolumeAttachment to detach is written before all else, because it is not being
 	// deleted, or its volume is detached already.
 	StatusFirst bool
-	// Release removes the finalizer from the VolumeAttachment. Nil: it has none.
-	Release *Patch
 }
 
 // Decide returns the plan for a VolumeAttachment. The plan is empty if the VolumeAttachment requires
@@ -55,7 +49,7 @@ func (d Driver) Decide(f Inputs) (Plan, error) {
 		}
 	case Detaching:
 		if f.Unpublished {
-			return Plan{Operation: Detaching, attachment: va, StatusFirst: true}, nil
+			return Plan{Operation: Detaching, StatusFirst: true}, nil
 		}
 	}
 	return Plan{}, nil
@@ -63,11 +57,11 @@ func (d Driver) Decide(f Inputs) (Plan, error) {
 
 func (d Driver) decideAttach(f Inputs) (Plan, error) {
 	va, pv := f.VolumeAttachment, f.PersistentVolume
-	plan := Plan{Operation: Attaching, attachment: va, MarkAttached: !va.Status.Attached || f.Lost || f.Unpublished}
+	plan := Plan{Operation: Attaching, MarkAttached: !va.Status.Attached || f.Lost || f.Unpublished}
 	if !d.Capabilities.PublishUnpublish {
 		return plan, nil
 	}
-	if va.Status.Attached && !f.Lost && !f.Unpublished { // only the finalizer is missing
+	if !plan.MarkAttached { // only the finalizer is missing
 		plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), NotedTarget(va))
 		return plan, nil
 	}
@@ -75,7 +69,7 @@ func (d Driver) decideAttach(f Inputs) (Plan, error) {
 		plan.Record = *f.Published
 		plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), plan.Target)
 		if pv != nil && pv.Deleted == nil && pv.Handle == plan.Target.VolumeHandle {
-			plan.VolumeFinalizer = addVolumeFinalizer(pv, Finalizer(d.Name))
+			plan.VolumeFinalizer = newPatch(pv.meta(), addFinalizer(pv.meta(), Finalizer(d.Name))...)
 		}
 		return plan, nil
 	}
@@ -101,7 +95,7 @@ func (d Driver) decideAttach(f Inputs) (Plan, error) {
 	plan.Record = Record{Target: Target{VolumeHandle: source.Handle, NodeID: nodeID}, SecretRef: source.SecretRef, SecretKnown: true, Nodes: source.Nodes}
 	plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), plan.Target)
 	if pv != nil {
-		plan.VolumeFinalizer = addVolumeFinalizer(pv, Finalizer(d.Name))
+		plan.VolumeFinalizer = newPatch(pv.meta(), addFinalizer(pv.meta(), Finalizer(d.Name))...)
 	}
 	plan.Publish = &csi.ControllerPublishVolumeRequest{
 		VolumeId:         source.Handle,
@@ -126,8 +120,7 @@ func (d Driver) onlyMarks(f Inputs) bool {
 
 func (d Driver) decideDetach(f Inputs) (Plan, error) {
 	va := f.VolumeAttachment
-	plan := Plan{Operation: Detaching, attachment: va, Release: releaseAttachment(va, Finalizer(d.Name)),
-		StatusFirst: va.Status.Attached && va.DeletionTimestamp == nil}
+	plan := Plan{Operation: Detaching, StatusFirst: va.Status.Attached && va.DeletionTimestamp == nil}
 	if !d.Capabilities.PublishUnpublish {
 		// The driver attached the volume and has lost the capability since. Unless its CSIDriver has
 		// attachRequired=false too, that may be a mistake, and the volume may be attached.
@@ -137,13 +130,12 @@ func (d Driver) decideDetach(f Inputs) (Plan, error) {
 		return Plan{}, errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOLUME and cannot be asked to detach what it attached: correct the endpoint if it is that of the driver's node plugin, give the capability back, or set attachRequired of its CSIDriver to false")
 	}
 	var err error
-	if plan.Record, err = f.record(); err != nil {
+	if plan.Record, err = f.record(); err == nil {
+		plan.Target.NodeID, err = d.nodeID(f, true)
+	}
+	if err != nil {
 		return Plan{}, err
 	}
-	if plan.Target.NodeID, err = d.nodeID(f, true); err != nil {
-		return Plan{}, err
-	}
-	plan.Unpublish = &csi.ControllerUnpublishVolumeRequest{VolumeId: plan.Target.VolumeHandle, NodeId: plan.Target.NodeID}
 	return plan, nil
 }
 
@@ -161,12 +153,7 @@ func (d Driver) ClaimsTarget(f Inputs, t Target) (may, surely bool) {
 	if noted == t {
 		return true, true
 	}
-	handle, nodeID := noted.VolumeHandle, noted.NodeID
-	if handle == "" && (nodeID != "" || f.VolumeAttachment.Status.Attached) {
-		handle, _, _ = f.attached()
-	} else if now, err := f.source(); err == nil {
-		handle = cmp.Or(handle, now.Handle)
-	}
+	handle, nodeID := HandleOf(f), noted.NodeID
 	// An attached volume is never moved from its noted target.
 	stays := nodeID != "" && f.VolumeAttachment.Status.Attached && f.VolumeAttachment.DeletionTimestamp == nil
 	if id, ok := NodeID(f.CSINode, d.Name); ok && !stays && nodeID != t.NodeID {
@@ -200,5 +187,5 @@ func (d Driver) ReleaseVolume(v *Volume, used bool) *Patch {
 	if used || !v.Releasable(d.Name) {
 		return nil
 	}
-	return removeFinalizer(v.Name, v.UID, v.Finalizers, Finalizer(d.Name))
+	return removeFinalizer(v.meta(), Finalizer(d.Name))
 }

@@ -13,7 +13,7 @@ func BenchmarkDecideAttach(b *testing.B) {
 
 func BenchmarkDecideDetach(b *testing.B) {
 	f := Inputs{VolumeAttachment: attachment(attached, guarded, deleted, annotated(AnnotationNodeID, "node-id")), PersistentVolume: volume(), CSINode: csiNode("node-id")}
-	benchmarkDecide(b, f, func(p Plan) bool { return p.Unpublish != nil && p.Release != nil })
+	benchmarkDecide(b, f, func(p Plan) bool { return p.Target != Target{} })
 }
 
 func BenchmarkDecideNothing(b *testing.B) {

@@ -88,13 +88,13 @@ func TestVolumeOfARecreatedPersistentVolumeIsNotDetachedInPlaceOfTheOldOne(t *te
 			last, isLast := block.LastRecorded(inputs)
 			plan, err := block.Decide(inputs)
 			if tc.want != "" {
-				if err != nil || plan.Unpublish.GetVolumeId() != tc.want || recorded.Target.VolumeHandle != tc.want {
-					t.Errorf("detach of %q, %v, believed attached: %q; want %q", plan.Unpublish.GetVolumeId(), err, recorded.Target.VolumeHandle, tc.want)
+				if err != nil || plan.Target.VolumeHandle != tc.want || recorded.Target.VolumeHandle != tc.want {
+					t.Errorf("detach of %q, %v, believed attached: %q; want %q", plan.Target.VolumeHandle, err, recorded.Target.VolumeHandle, tc.want)
 				}
 				return
 			}
-			if err == nil || plan.Unpublish != nil {
-				t.Fatalf("detach of %q, want an error", plan.Unpublish.GetVolumeId())
+			if err == nil {
+				t.Fatalf("detach of %q, want an error", plan.Target.VolumeHandle)
 			}
 			for _, part := range []string{`persistentvolume "pv"`, "recreated", `"new"`, attach.AnnotationVolumeHandle, `node "node"`, attach.Finalizer(blockDriver)} {
 				if !strings.Contains(err.Error(), part) {

@@ -100,15 +100,17 @@ func TestRedactorKnowsTheSecretsOfCallsInFlightAndOfPublications(t *testing.T) {
 	hides := func(text string) bool {
 		return r.Text(text, 100) == "[secret]" && r.Error(errors.New(text)).Error() == "[secret]"
 	}
-	end, other := r.use(map[string]string{"password": "hunter22"}), r.use(map[string]string{"password": "hunter22"})
+	one, other := map[string]string{"password": "hunter22"}, map[string]string{"password": "hunter22"}
+	r.calls.Store(&one, nil)
+	r.calls.Store(&other, nil)
 	if !hides("hunter22") || !hides("published") || hides("another") {
 		t.Error("a secret of a call in flight or of a publication is shown")
 	}
-	end()
+	r.calls.Delete(&one)
 	if !hides("hunter22") {
 		t.Error("the secret of a call in flight is shown when another call has ended")
 	}
-	other()
+	r.calls.Delete(&other)
 	published = nil
 	if hides("hunter22") || hides("published") {
 		t.Error("the secrets of calls and publications that have ended are still looked for")

@@ -25,32 +25,14 @@ type Redactor struct {
 	// Publications returns the secrets of the driver's publications; nil: there are none.
 	Publications func() []map[string]string
 
-	mu    sync.Mutex
-	calls map[*map[string]string]struct{} // the secrets of the calls in flight; guarded by mu
+	calls sync.Map // the secrets of the calls in flight, as pointers to maps
 }
 
-// use takes the secrets of a call that begins. The caller calls end when the call has ended.
-func (r *Redactor) use(secrets map[string]string) (end func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.calls == nil {
-		r.calls = map[*map[string]string]struct{}{}
-	}
-	r.calls[&secrets] = struct{}{}
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.calls, &secrets)
-	}
-}
-
-func (r *Redactor) secrets() []map[string]string {
-	var all []map[string]string
-	r.mu.Lock()
-	for secrets := range r.calls {
-		all = append(all, *secrets)
-	}
-	r.mu.Unlock()
+func (r *Redactor) secrets() (all []map[string]string) {
+	r.calls.Range(func(secrets, _ any) bool {
+		all = append(all, *secrets.(*map[string]string))
+		return true
+	})
 	if r.Publications != nil {
 		all = append(all, r.Publications()...)
 	}

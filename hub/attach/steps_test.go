@@ -49,10 +49,10 @@ func writingSteps() []step {
 		}}, false, func(o *outside, a attach.Attacher, p attach.Plan) error { return a.AddFinalizers(o.t.Context(), p) },
 			"patch volumeattachments", "VolumeAttachment"},
 		{"MarkAttached", []edit{guarded}, false, func(o *outside, a attach.Attacher, p attach.Plan) error {
-			return a.MarkAttached(o.t.Context(), p, map[string]string{"devicePath": "/dev/x"})
+			return a.MarkAttached(o.t.Context(), o.attachment(), p.Target, map[string]string{"devicePath": "/dev/x"})
 		}, "patch volumeattachments/status", "VolumeAttachment"},
-		{"Release", []edit{attached}, true, func(o *outside, a attach.Attacher, p attach.Plan) error {
-			_, err := a.Release(o.t.Context(), p)
+		{"Release", []edit{attached}, true, func(o *outside, a attach.Attacher, _ attach.Plan) error {
+			_, err := a.Release(o.t.Context(), o.attachment())
 			return err
 		}, "patch volumeattachments", "VolumeAttachment"},
 		{"MarkDetached", []edit{attached, withOther}, true, func(o *outside, a attach.Attacher, _ attach.Plan) error {
@@ -154,13 +154,13 @@ func TestReleaseReturnsTheVolumeAttachmentOnlyIfItLivesOn(t *testing.T) {
 			} else {
 				o.decider.NoAttach = true
 			}
-			plan := o.plan()
+			before := o.attachment()
 			if tc.gone {
-				if _, err := o.attacher().Release(t.Context(), plan); err != nil {
+				if _, err := o.attacher().Release(t.Context(), before); err != nil {
 					t.Fatal(err)
 				}
 			}
-			va, err := o.attacher().Release(t.Context(), plan)
+			va, err := o.attacher().Release(t.Context(), before)
 			if err != nil || (va != nil) != tc.lives {
 				t.Fatalf("%v, %v: want the object: %v", va, err, tc.lives)
 			}
@@ -183,11 +183,11 @@ func TestLateWriteOfAttachedDoesNotAddAPublishContextToTheNoteOfAnotherNodeID(t 
 	if err := o.attacher().AddFinalizers(t.Context(), o.plan()); err != nil {
 		t.Fatal(err)
 	}
-	err := o.attacher().MarkAttached(t.Context(), late, map[string]string{"devicePath": "/dev/x"})
+	err := o.attacher().MarkAttached(t.Context(), o.attachment(), late.Target, map[string]string{"devicePath": "/dev/x"})
 	if got := o.attachment(); !errors.Is(err, attach.ErrStale) || got.Status.Attached {
 		t.Errorf("error %v, status %+v beside the note of %q", err, got.Status, attach.NotedTarget(got).NodeID)
 	}
-	if err := o.attacher().MarkAttached(t.Context(), o.plan(), nil); err != nil {
+	if err := o.attacher().MarkAttached(t.Context(), o.attachment(), o.plan().Target, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -225,7 +225,7 @@ func TestOnlyAnAnswerThatRefusesForGoodIsARejection(t *testing.T) {
 		o.create(guarded)
 		plan := o.plan()
 		o.answer = code
-		err := o.attacher().MarkAttached(t.Context(), plan, nil)
+		err := o.attacher().MarkAttached(t.Context(), o.attachment(), plan.Target, nil)
 		if err == nil || attach.Rejected(err) != want {
 			t.Errorf("%d: rejected %v, want %v: %v", code, attach.Rejected(err), want, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-lib-utils/accessmodes"
@@ -100,23 +101,14 @@ func sourceOf(spec *corev1.PersistentVolumeSpec) Source {
 		slices.SortFunc(s.Attributes, func(a, b Attribute) int { return cmp.Compare(a.Key, b.Key) })
 	}
 	// The capability SINGLE_NODE_MULTI_WRITER only chooses among single-node modes.
-	if mode, err := accessmodes.ToCSIAccessMode(spec.AccessModes, false); err == nil {
-		s.Nodes = nodeModeOf(mode)
+	switch mode, err := accessmodes.ToCSIAccessMode(spec.AccessModes, false); {
+	case err != nil:
+	case strings.HasPrefix(mode.String(), "MULTI_NODE_"):
+		s.Nodes = MultiNode
+	default:
+		s.Nodes = SingleNode
 	}
 	return s
-}
-
-// nodeModeOf returns the mode of a CSI access mode.
-func nodeModeOf(mode csi.VolumeCapability_AccessMode_Mode) NodeMode {
-	switch mode {
-	case csi.VolumeCapability_AccessMode_UNKNOWN:
-		return UnknownNodes
-	case csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
-		csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
-		csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
-		return MultiNode
-	}
-	return SingleNode
 }
 
 // context returns the volume context, nil for none.
@@ -155,7 +147,7 @@ func (v *Volume) Releasable(driver string) bool {
 }
 
 func (v *Volume) meta() *metav1.ObjectMeta {
-	return &metav1.ObjectMeta{Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion}
+	return &metav1.ObjectMeta{Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion, Finalizers: v.Finalizers}
 }
 
 // Object returns a PersistentVolume with only its metadata, as the object of an Event.

@@ -1,13 +1,15 @@
 package attach
 
 import (
-	"slices"
+	"context"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 func modes(modes ...corev1.PersistentVolumeAccessMode) func(*corev1.PersistentVolume) {
@@ -99,32 +101,30 @@ func TestCallRunsBesideOtherNodesOnlyIfTheModeIsSoNowAndAsPublished(t *testing.T
 	}
 }
 
-func TestFinalizerOfAVolumeIsNotWrittenAgainOnceAnotherAttachHasDoneSo(t *testing.T) {
-	for name, c := range map[string]struct {
-		newest func(v *Volume)
-		writes bool
-	}{
-		"written meanwhile": {func(v *Volume) { v.Finalizers = append(v.Finalizers, finalizer) }, false},
-		"not written":       {func(*Volume) {}, true},
-		"written to another volume of the name": {func(v *Volume) {
-			v.UID, v.Finalizers = types.UID("another"), append(v.Finalizers, finalizer)
-		}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
-			s.FinalizerWrites = &FinalizerWrites{Newest: func(string) *Volume {
-				v := s.volume()
-				c.newest(v)
-				return v
-			}}
-			s.heard()
-			if err := s.AddFinalizers(t.Context(), s.plan(attaching)); err != nil {
-				t.Fatal(err)
-			}
-			written := slices.ContainsFunc(s.heard(), func(said string) bool { return strings.Contains(said, "persistentvolumes") })
-			if written != c.writes {
-				t.Errorf("the PersistentVolume was written: %v, want %v", written, c.writes)
+func TestFinalizerOfAVolumeIsWrittenOnceForAttachesAtTheSameTime(t *testing.T) {
+	s := newScene(t)
+	plan := s.plan(attaching)
+	plan.AttachmentFinalizer = nil
+	s.FinalizerWrites = &singleflight.Group{}
+	begun, others := make(chan struct{}), sync.WaitGroup{}
+	s.Limit = func(context.Context) error {
+		close(begun) // once
+		time.Sleep(50 * time.Millisecond)
+		return nil
+	}
+	s.heard()
+	for i := range 3 {
+		if i > 0 {
+			<-begun
+		}
+		others.Go(func() {
+			if err := s.AddFinalizers(t.Context(), plan); err != nil {
+				t.Error(err)
 			}
 		})
+	}
+	others.Wait()
+	if said := s.heard(); len(said) != 1 || !strings.Contains(said[0], "persistentvolumes") {
+		t.Errorf("requests %q, want one for the PersistentVolume", said)
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -163,21 +162,6 @@ func TestDriftOfATranslatedVolumeIsToldByItsFullHandle(t *testing.T) {
 				t.Errorf("got %v, %v, want %v", got, err, tc.want)
 			}
 		})
-	}
-}
-
-func TestHandleOfACSIVolumeIsNeverRepaired(t *testing.T) {
-	const handle = "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk"
-	pv := newVolume(func(pv *corev1.PersistentVolume) {
-		pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle = gcePD, handle
-		metav1.SetMetaDataAnnotation(&pv.ObjectMeta, "pv.kubernetes.io/provisioned-by", gcePD)
-	})
-	d := lister
-	d.Name = gcePD
-	_, got, err := find(d, attach.Inputs{VolumeAttachment: attachment(attached, guarded), PersistentVolume: attach.VolumeOf(pv), CSINode: gceNodeWith(gceNode)},
-		csiclient.Published{handle: on(gceNode)})
-	if err != nil || got {
-		t.Errorf("got %v, %v", got, err)
 	}
 }
 

@@ -205,7 +205,7 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 			return o, err
 		}
 	case volume.MarkAttached:
-		err = a.MarkAttached(ctx, x.run.Plan, l.Table.Look(x.object.Name, x.object.UID).Context)
+		err = a.MarkAttached(ctx, x.object, x.run.Plan.Target, l.Table.Look(x.object.Name, x.object.UID).Context)
 	case volume.Unpublish:
 		now := x.run.Plan.SecretRef
 		if effect.Target.VolumeHandle != x.run.Plan.Target.VolumeHandle {
@@ -222,12 +222,12 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 			"previousVolumeHandle", effect.Target.VolumeHandle, "previousNodeID", effect.Target.NodeID)
 	case volume.Release:
 		var alive *storagev1.VolumeAttachment
-		if alive, err = a.Release(ctx, x.run.Plan); err == nil && alive == nil {
+		if alive, err = a.Release(ctx, x.object); err == nil && alive == nil {
 			l.Overlay.MarkDeleted(x.object) // a watch that has ended may report it a minute late
 		}
 		o.Alive, x.object = alive != nil, cmp.Or(alive, x.object)
 	case volume.MarkDetached:
-		if x.run.Plan.StatusFirst && x.run.Plan.Release != nil {
+		if x.run.Plan.StatusFirst && effect.Target.VolumeHandle != "" {
 			err = l.checkUnused(ctx, x.object, effect.Target)
 		}
 		if err == nil {
@@ -289,12 +289,12 @@ func (l *Worker) Writer() attach.Attacher {
 			Written: l.Overlay,
 			// If the process is stopped during a write, the write is over before another process may take
 			// the lease. 0: no lease.
-			Timeout: l.WriteLimit,
+			Timeout:         l.WriteLimit,
+			FinalizerWrites: &l.finalizerWrites,
 		},
-		CallTimeout:     l.Settings().Timeout,
-		MayName:         l.MayName,
-		Redactor:        l.Redactor,
-		FinalizerWrites: l.finalizerWrites,
+		CallTimeout: l.Settings().Timeout,
+		MayName:     l.MayName,
+		Redactor:    l.Redactor,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -83,7 +84,7 @@ type Worker struct {
 	finalizer       string
 	log             *loglimit.Limiter
 	budget          *rate.Limiter // of writes to the Kubernetes API
-	finalizerWrites *attach.FinalizerWrites
+	finalizerWrites singleflight.Group
 	nodes           drift.Nodes
 
 	conflictLog loglimit.Problem
@@ -99,13 +100,12 @@ type Worker struct {
 // New begins the work of a term. The Queue stays shut.
 func New(o Options, term *lease.Term) *Worker {
 	l := &Worker{
-		Options:         o,
-		term:            term,
-		began:           time.Now(),
-		finalizer:       o.Table.Finalizer,
-		log:             loglimit.New(logBurst, logEvery),
-		budget:          rate.NewLimiter(rate.Inf, 0),
-		finalizerWrites: &attach.FinalizerWrites{Newest: o.Overlay.Volume},
+		Options:   o,
+		term:      term,
+		began:     time.Now(),
+		finalizer: o.Table.Finalizer,
+		log:       loglimit.New(logBurst, logEvery),
+		budget:    rate.NewLimiter(rate.Inf, 0),
 	}
 	l.nodes.Read = o.Cluster.ReadNode
 	l.Drift = &drift.Watch{

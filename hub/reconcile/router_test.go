@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
-
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -215,7 +213,7 @@ func TestLateEventsOfWhatIsGoneCauseNoSecondDetach(t *testing.T) {
 	c := d.Table.Open(dying)
 	d.restore(c, dying)
 	// The finalizer was removed after a detach of this process; the cache has seen the end.
-	run := volume.Run{Plan: attach.Plan{Operation: attach.Detaching, Unpublish: &csi.ControllerUnpublishVolumeRequest{}, Record: attach.Record{Target: attach.NotedTarget(dying)}}}
+	run := volume.Run{Plan: attach.Plan{Operation: attach.Detaching, Record: attach.Record{Target: attach.NotedTarget(dying)}}}
 	for _, kind := range []volume.EffectKind{volume.FindOwners, volume.Unpublish, volume.Release} {
 		effect := d.Table.NextEffect(c, run)
 		if effect.Kind != kind {

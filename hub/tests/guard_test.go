@@ -77,8 +77,8 @@ func (b *bench) progress(va testbed.VolumeAttachment) progress {
 }
 
 // carryOut makes all steps of a plan up to the first error. No other VolumeAttachment owns the volume.
-func (b *bench) carryOut(plan attach.Plan, p progress) error {
-	a, run := b.attacher(), volume.Run{Plan: plan}
+func (b *bench) carryOut(plan planned, p progress) error {
+	a, run := b.attacher(), volume.Run{Plan: plan.Plan}
 	var lives *storagev1.VolumeAttachment
 	for {
 		effect := p.table.NextEffect(p.known, run)
@@ -88,15 +88,15 @@ func (b *bench) carryOut(plan attach.Plan, p progress) error {
 		case volume.Finished:
 			return nil
 		case volume.AddFinalizers:
-			err = a.AddFinalizers(b.ctx, plan)
+			err = a.AddFinalizers(b.ctx, plan.Plan)
 		case volume.Publish:
-			outcome.Context, err = a.Publish(b.ctx, plan, nil)
+			outcome.Context, err = a.Publish(b.ctx, plan.Plan, nil)
 		case volume.MarkAttached:
-			err = a.MarkAttached(b.ctx, plan, p.known.Context)
+			err = a.MarkAttached(b.ctx, plan.va, plan.Target, p.known.Context)
 		case volume.Unpublish:
 			err = a.Unpublish(b.ctx, effect.Target, nil)
 		case volume.Release:
-			lives, err = a.Release(b.ctx, plan)
+			lives, err = a.Release(b.ctx, plan.va)
 			outcome.Alive = lives != nil
 		case volume.MarkDetached:
 			err = a.MarkDetached(b.ctx, lives)
@@ -117,18 +117,25 @@ func (b *bench) carryOut(plan attach.Plan, p progress) error {
 	}
 }
 
+// planned is a plan and the VolumeAttachment that it was made of.
+type planned struct {
+	attach.Plan
+	va *storagev1.VolumeAttachment
+}
+
 // plan decides on the objects as they are now.
-func (b *bench) plan(va testbed.VolumeAttachment) attach.Plan {
+func (b *bench) plan(a testbed.VolumeAttachment) planned {
 	b.t.Helper()
-	node, err := b.plane.Clientset().StorageV1().CSINodes().Get(b.ctx, va.Node, metav1.GetOptions{})
+	va := b.get(a.Name)
+	node, err := b.plane.Clientset().StorageV1().CSINodes().Get(b.ctx, a.Node, metav1.GetOptions{})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	plan, err := b.decider.Decide(attach.Inputs{VolumeAttachment: b.get(va.Name), PersistentVolume: attach.VolumeOf(b.getVolume(va.PersistentVolume)), CSINode: node})
+	plan, err := b.decider.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: attach.VolumeOf(b.getVolume(a.PersistentVolume)), CSINode: node})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return plan
+	return planned{plan, va}
 }
 
 func (w *world) getVolume(name string) *corev1.PersistentVolume {
@@ -278,7 +285,7 @@ func TestFinalizerOfAVolumeInUseTwiceIsThereOnce(t *testing.T) {
 	first := testbed.VolumeAttachment{Name: name, Driver: b.decider.Name, Node: one, PersistentVolume: name}
 	second := testbed.VolumeAttachment{Name: b.name("second"), Driver: b.decider.Name, Node: two, PersistentVolume: name}
 	b.create(first, second)
-	plans := []attach.Plan{b.plan(first), b.plan(second)}
+	plans := []planned{b.plan(first), b.plan(second)}
 	progress := []progress{b.progress(first), b.progress(second)}
 	var both sync.WaitGroup
 	errs := make([]error, len(plans))

@@ -131,7 +131,7 @@ func (a *Attachment) next(r Run) Effect {
 		return Effect{Kind: Finished}
 
 	// A detach. Only a successful unpublish lets the finalizer go, or another owner, whose deletion detaches the volume.
-	case p.Unpublish == nil, b.Belief == Unpublished && b.Target == p.Target, r.ownerOf(p.Target) == Owned:
+	case p.Target == attach.Target{}, b.Belief == Unpublished && b.Target == p.Target, r.ownerOf(p.Target) == Owned:
 		return Effect{Release, p.Target}
 	case r.ownerOf(p.Target) == NotRead:
 		return Effect{FindOwners, p.Target}

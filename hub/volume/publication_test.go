@@ -37,10 +37,9 @@ func newOpened() opened {
 	return opened{t, t.Open(objectOf("va"))}
 }
 
-// publishCall and unpublishCall are those of plans.
+// publishCall is that of plans.
 var (
-	publishCall   = &csi.ControllerPublishVolumeRequest{}
-	unpublishCall = &csi.ControllerUnpublishVolumeRequest{}
+	publishCall = &csi.ControllerPublishVolumeRequest{}
 )
 
 // attachAt and detachAt are plans with all their steps.
@@ -49,7 +48,7 @@ func attachAt(nodeID string) attach.Plan {
 }
 
 func detachAt(nodeID string) attach.Plan {
-	return attach.Plan{Operation: attach.Detaching, Record: attach.Record{Target: target(nodeID)}, Unpublish: unpublishCall}
+	return attach.Plan{Operation: attach.Detaching, Record: attach.Record{Target: target(nodeID)}}
 }
 
 // run makes a run for a plan, and returns its effects. They succeed and nobody else has the volume, unless outcomes

@@ -22,7 +22,7 @@ func unownedKey(nodeID string) queue.Key {
 
 // unpublish has a VolumeAttachment unpublish its volume.
 func unpublish(table *volume.Table, c *volume.Attachment, target attach.Target, r volume.Result) {
-	p, e := volume.Run{Plan: attach.Plan{Operation: attach.Detaching, Record: attach.Record{Target: target}, Unpublish: unpublishCall}}, volume.Effect{Kind: volume.Unpublish, Target: target}
+	p, e := volume.Run{Plan: attach.Plan{Operation: attach.Detaching, Record: attach.Record{Target: target}}}, volume.Effect{Kind: volume.Unpublish, Target: target}
 	table.Start(c, p, e)
 	table.Apply(c, &p, e, volume.Outcome{Result: r})
 }

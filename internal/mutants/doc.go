@@ -31,6 +31,8 @@
 //
 //   - writes pass no fence. A process that was paused writes the status of a VolumeAttachment that its successor has detached.
 //     Killed by hub/attach.TestRefusedWriteIsNeitherSentNorRecordedNorTakenForAnAnswerOfTheAPIServer, hub/reconcile.TestWorkerWhoseLeaseIsOverNeitherCallsNorWrites, hub/reconcile.TestExploreVolumes.
+//   - attached is written beside any note. A late write gives the publish context of one node ID to the VolumeAttachment of another.
+//     Killed by hub/attach.TestLateWriteOfAttachedDoesNotAddAPublishContextToTheNoteOfAnotherNodeID.
 //
 // hub/lease/lock.go:
 //
@@ -212,11 +214,6 @@
 //     Killed by hub/tests.TestNothingIsMarkedAttachedForADriverThatHasLostItsCapability.
 //   - lost connection counts as a failure of the volume. All volumes of a driver back off because the driver restarted.
 //     Killed by hub/reconcile.TestWaitsWithoutBackoffAreAsDocumented.
-//
-// hub/attach/writes.go:
-//
-//   - attached is written beside any note. A late write gives the publish context of one node ID to the VolumeAttachment of another.
-//     Killed by hub/attach.TestLateWriteOfAttachedDoesNotAddAPublishContextToTheNoteOfAnotherNodeID.
 //
 // hub/cache/overlay.go:
 //

@@ -124,8 +124,8 @@ var effectRows = []mutant{
 	{
 		name:   "attached is written beside any note",
 		harm:   "A late write gives the publish context of one node ID to the VolumeAttachment of another.",
-		file:   "hub/attach/writes.go",
-		old:    `if plan.Target.NodeID != "" {`,
+		file:   "hub/attach/writer.go",
+		old:    `if at.NodeID != "" {`,
 		new:    "if false {",
 		killed: []string{"hub/attach.TestLateWriteOfAttachedDoesNotAddAPublishContextToTheNoteOfAnotherNodeID"},
 	},
