@@ -29,8 +29,8 @@ var unownedRows = []mutant{
 		name:   "unowned publication without an entry is not asked for again",
 		harm:   "The volume stays attached until the next term.",
 		file:   "hub/reconcile/watch.go",
-		old:    "\tmissed += l.Table.Requeue()\n",
-		new:    "",
+		old:    "l.findMissing() + l.Table.Requeue()",
+		new:    "l.findMissing()",
 		killed: []string{"hub/reconcile.TestResyncFindsWorkThatNoEventHasLedTo"},
 	},
 	{
