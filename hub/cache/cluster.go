@@ -31,9 +31,7 @@ type Cluster struct {
 
 	handlersSynced   []toolscache.InformerSynced // for each handler: whether it has handled every object of the first listing
 	driversForbidden atomic.Bool                 // the hub may not read CSIDriver objects
-
-	mu      sync.Mutex
-	deleted map[string]*attach.Volume // by name, see KeepDeleted; guarded by mu
+	deleted          sync.Map                    // *attach.Volume by name, see KeepDeleted
 }
 
 // New returns a Cluster that reads through a client. It starts nothing.
@@ -62,7 +60,7 @@ type Informers struct {
 
 // Over returns a Cluster over caches that the caller fills, without watches. Neither Listen nor Start may be called.
 func Over(kube attach.Kube, i Informers) (*Cluster, error) {
-	c := &Cluster{kube: kube, attachments: i.Attachments, volumes: i.Volumes, nodes: i.Nodes, drivers: i.Drivers, deleted: map[string]*attach.Volume{}}
+	c := &Cluster{kube: kube, attachments: i.Attachments, volumes: i.Volumes, nodes: i.Nodes, drivers: i.Drivers}
 	if err := c.attachments.AddIndexers(attachmentIndexers()); err != nil {
 		return nil, fmt.Errorf("index VolumeAttachments: %w", err)
 	}
@@ -78,7 +76,7 @@ type Handlers struct {
 	Attachments, Volumes, Nodes, Drivers toolscache.ResourceEventHandlerFuncs
 }
 
-// Listen adds handlers of events. It must be called before Start.
+// Listen adds handlers of events. It must be called once, before Start.
 func (c *Cluster) Listen(h Handlers) error {
 	for _, add := range []struct {
 		informer toolscache.SharedIndexInformer
@@ -106,8 +104,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 	for _, informer := range []toolscache.SharedIndexInformer{c.attachments, c.volumes, c.nodes, c.drivers} {
 		c.running.Go(func() { informer.RunWithContext(ctx) })
 	}
-	filled := []toolscache.InformerSynced{c.attachments.HasSynced, c.volumes.HasSynced, c.nodes.HasSynced, c.driversSynced}
-	if !toolscache.WaitForCacheSync(ctx.Done(), append(filled, c.handlersSynced...)...) {
+	if !toolscache.WaitForCacheSync(ctx.Done(), c.handlersSynced...) {
 		return fmt.Errorf("fill the caches: %w", context.Cause(ctx))
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,12 +50,11 @@ const listPage = 100
 // server that cannot stream a list answers a list of resourceVersion 0 with all of them at once.
 func inPages(list toolscache.ListWithContextFunc) toolscache.ListWithContextFunc {
 	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		pages := o.Limit > listPage // 0: all that is left, after a token has expired
-		if pages {
+		if o.Limit > listPage { // 0: all that is left, after a token has expired
 			o.Limit = listPage
-		}
-		if pages && o.ResourceVersion == "0" {
-			o.ResourceVersion = ""
+			if o.ResourceVersion == "0" {
+				o.ResourceVersion = ""
+			}
 		}
 		listed, err := list(ctx, o)
 		if attachments, ok := listed.(*storagev1.VolumeAttachmentList); ok && err == nil {
@@ -77,9 +77,6 @@ func (c *Cluster) handleDriverWatchError(ctx context.Context, r *toolscache.Refl
 		klog.FromContext(ctx).Info("Reading CSIDriver objects is forbidden, attachRequired counts as true for every driver", "err", err)
 	}
 }
-
-// driversSynced reports whether the cache has the CSIDriver objects, or the hub may not read them.
-func (c *Cluster) driversSynced() bool { return c.drivers.HasSynced() || c.driversForbidden.Load() }
 
 func attachmentIndexers() toolscache.Indexers {
 	return toolscache.Indexers{
@@ -107,11 +104,7 @@ func volumeBucket(name string) string {
 // attachmentIndex indexes VolumeAttachments by a value. VolumeAttachments whose value is "" are not in the index.
 func attachmentIndex(value func(*storagev1.VolumeAttachment) string) toolscache.IndexFunc {
 	return func(obj any) ([]string, error) {
-		va, ok := obj.(*storagev1.VolumeAttachment)
-		if !ok {
-			return nil, fmt.Errorf("index %T as a VolumeAttachment", obj)
-		}
-		if v := value(va); v != "" {
+		if v := value(obj.(*storagev1.VolumeAttachment)); v != "" {
 			return []string{v}, nil
 		}
 		return nil, nil
@@ -121,12 +114,49 @@ func attachmentIndex(value func(*storagev1.VolumeAttachment) string) toolscache.
 // releasableIndex indexes, by finalizer, the PersistentVolumes whose finalizers of attachers may have to be
 // removed. Nearly all PersistentVolumes keep their finalizers, and are not in the index.
 func releasableIndex(obj any) ([]string, error) {
-	v, ok := obj.(*attach.Volume)
-	if !ok {
-		return nil, fmt.Errorf("index %T as a PersistentVolume", obj)
+	if v := obj.(*attach.Volume); v.Deleted != nil || v.MigratedTo != nil {
+		return v.Finalizers, nil
 	}
-	if v.Deleted == nil && v.MigratedTo == nil {
-		return nil, nil
+	return nil, nil
+}
+
+// Put stores objects in the form in which the watch would, without an event. It trims the objects,
+// which belong to the Cluster from then on. It is for tests, of a Cluster that is not started.
+func (c *Cluster) Put(objects ...any) error {
+	for _, obj := range objects {
+		informer, err := c.informerOf(obj)
+		if err != nil {
+			return err
+		}
+		if obj, err = toCache(obj); err != nil {
+			return err
+		}
+		if err := informer.GetIndexer().Add(obj); err != nil {
+			return err
+		}
 	}
-	return v.Finalizers, nil
+	return nil
+}
+
+// Remove removes an object from its cache, without an event. It is for tests, as Put is.
+func (c *Cluster) Remove(obj any) error {
+	informer, err := c.informerOf(obj)
+	if err != nil {
+		return err
+	}
+	return informer.GetIndexer().Delete(obj)
+}
+
+func (c *Cluster) informerOf(obj any) (toolscache.SharedIndexInformer, error) {
+	switch obj.(type) {
+	case *storagev1.VolumeAttachment:
+		return c.attachments, nil
+	case *corev1.PersistentVolume, *attach.Volume:
+		return c.volumes, nil
+	case *storagev1.CSINode:
+		return c.nodes, nil
+	case *storagev1.CSIDriver:
+		return c.drivers, nil
+	}
+	return nil, fmt.Errorf("there is no cache for %T", obj)
 }

@@ -2,11 +2,17 @@ package cache
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -46,13 +52,7 @@ func (c *Cluster) attachmentsBy(index, value string) []*storagev1.VolumeAttachme
 // It takes time in proportion to the VolumeAttachments of the driver. An index would take
 // 300 bytes for each VolumeAttachment, and only handles of unowned publications are looked up.
 func (c *Cluster) AttachmentsOfHandle(driver, handle string) []*storagev1.VolumeAttachment {
-	var found []*storagev1.VolumeAttachment
-	for _, va := range c.AttachmentsOfDriver(driver) {
-		if c.VolumeHandle(va) == handle {
-			found = append(found, va)
-		}
-	}
-	return found
+	return slices.DeleteFunc(c.AttachmentsOfDriver(driver), func(va *storagev1.VolumeAttachment) bool { return c.VolumeHandle(va) != handle })
 }
 
 // VolumeHandle returns the volume handle of a VolumeAttachment: the noted handle, or else the handle of its
@@ -80,15 +80,15 @@ func all[T any](objs []any) []T {
 func (c *Cluster) AttachmentsVersion() string { return c.attachments.LastSyncResourceVersion() }
 
 // cached returns an object from its cache, the zero T if it is not there.
-func cached[T any](informer toolscache.SharedIndexInformer, name string) T {
-	obj, _, _ := informer.GetStore().GetByKey(name)
+func cached[T any](from toolscache.KeyGetter, name string) T {
+	obj, _, _ := from.GetByKey(name)
 	object, _ := obj.(T)
 	return object
 }
 
 // Attachment returns a VolumeAttachment from the cache, nil if it is not there.
 func (c *Cluster) Attachment(name string) *storagev1.VolumeAttachment {
-	return cached[*storagev1.VolumeAttachment](c.attachments, name)
+	return cached[*storagev1.VolumeAttachment](c.attachments.GetStore(), name)
 }
 
 // VolumeInUse reports whether a VolumeAttachment of any driver names a PersistentVolume.
@@ -98,7 +98,33 @@ func (c *Cluster) VolumeInUse(name string) bool {
 
 // Volume returns a PersistentVolume from the cache, nil if it is not there.
 func (c *Cluster) Volume(name string) *attach.Volume {
-	return cached[*attach.Volume](c.volumes, name)
+	return cached[*attach.Volume](c.volumes.GetStore(), name)
+}
+
+// KeepDeleted keeps the last state of a PersistentVolume that is gone, if a VolumeAttachment names
+// it. A PersistentVolume can be deleted while a VolumeAttachment still names it, if a client removes its finalizers.
+// csi-attacher notes no volume handle in the VolumeAttachment. Then only the last state of the PersistentVolume
+// has the handle of the volume to detach (external-attacher issue 235).
+func (c *Cluster) KeepDeleted(v *attach.Volume) {
+	if c.VolumeInUse(v.Name) {
+		c.deleted.Store(v.Name, v)
+	}
+}
+
+// DropDeleted drops the last state of a PersistentVolume that exists again, or that no VolumeAttachment names
+// any more.
+func (c *Cluster) DropDeleted(name string) { c.deleted.Delete(name) }
+
+// DeletedVolume returns the last state of a PersistentVolume that is gone, nil if none is kept.
+func (c *Cluster) DeletedVolume(name string) *attach.Volume {
+	v, _ := c.deleted.Load(name)
+	deleted, _ := v.(*attach.Volume)
+	return deleted
+}
+
+// VolumeOrDeleted returns a PersistentVolume from the cache, or else its last state, nil if neither is known.
+func (c *Cluster) VolumeOrDeleted(name string) *attach.Volume {
+	return cmp.Or(c.Volume(name), c.DeletedVolume(name))
 }
 
 // AllVolumes returns every PersistentVolume.
@@ -144,12 +170,12 @@ func (c *Cluster) ReleasableVolumes(driver string) []*attach.Volume {
 
 // CSINode returns a CSINode from the cache, nil if it is not there.
 func (c *Cluster) CSINode(name string) *storagev1.CSINode {
-	return cached[*storagev1.CSINode](c.nodes, name)
+	return cached[*storagev1.CSINode](c.nodes.GetStore(), name)
 }
 
 // CSIDriver returns the CSIDriver object of a driver from the cache, nil if it is not there.
 func (c *Cluster) CSIDriver(driver string) *storagev1.CSIDriver {
-	return cached[*storagev1.CSIDriver](c.drivers, driver)
+	return cached[*storagev1.CSIDriver](c.drivers.GetStore(), driver)
 }
 
 // AttachRequired returns attachRequired of a driver's CSIDriver object. It returns true if the object or the
@@ -161,4 +187,88 @@ func (c *Cluster) AttachRequired(driver string) bool {
 // AttachRequired returns attachRequired of a CSIDriver object, which may be nil.
 func AttachRequired(object *storagev1.CSIDriver) bool {
 	return object == nil || object.Spec.AttachRequired == nil || *object.Spec.AttachRequired
+}
+
+// readTimeout bounds one request to the API server.
+const readTimeout = 30 * time.Second
+
+// ReadAttachment returns a VolumeAttachment as the API server has it now, nil if there is none.
+func (c *Cluster) ReadAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
+	return read(ctx, name, c.kube.StorageV1().VolumeAttachments().Get)
+}
+
+// ReadAttachmentsVersion returns the resourceVersion of the collection of VolumeAttachments, as
+// the API server has it now.
+func (c *Cluster) ReadAttachmentsVersion(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	list, err := c.kube.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return "", fmt.Errorf("read the resourceVersion of all VolumeAttachments: %w", err)
+	}
+	return list.ResourceVersion, nil
+}
+
+// ReadVolume returns a PersistentVolume as the API server has it now, nil if there is none.
+func (c *Cluster) ReadVolume(ctx context.Context, name string) (*attach.Volume, error) {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		// Older API servers accept any text as the name of a PersistentVolume in a
+		// VolumeAttachment. As part of a path it would make another request, or an error
+		// about paths.
+		return nil, nil
+	}
+	pv, err := read(ctx, name, c.kube.CoreV1().PersistentVolumes().Get)
+	return attach.VolumeOf(pv), err
+}
+
+// ReadNode returns a Node as the API server has it now, nil if there is none. Nodes are not cached.
+func (c *Cluster) ReadNode(ctx context.Context, name string) (*corev1.Node, error) {
+	return read(ctx, name, c.kube.CoreV1().Nodes().Get)
+}
+
+// Inputs returns the inputs of a decision about a VolumeAttachment as the caches have them, with the last state of its
+// PersistentVolume if that is gone.
+func (c *Cluster) Inputs(va *storagev1.VolumeAttachment) attach.Inputs {
+	return attach.Inputs{VolumeAttachment: va, PersistentVolume: c.VolumeOrDeleted(attach.VolumeName(va)), CSINode: c.CSINode(va.Spec.NodeName)}
+}
+
+// CachedInputs is Cluster.Inputs with the newest known state of the PersistentVolume, and none if it is gone.
+func (o *Overlay) CachedInputs(va *storagev1.VolumeAttachment) attach.Inputs {
+	return attach.Inputs{VolumeAttachment: va, PersistentVolume: o.Volume(attach.VolumeName(va)), CSINode: o.cluster.CSINode(va.Spec.NodeName)}
+}
+
+// Inputs is Cluster.Inputs with the newest known state of the PersistentVolume.
+func (o *Overlay) Inputs(va *storagev1.VolumeAttachment) attach.Inputs {
+	return attach.Inputs{VolumeAttachment: va, PersistentVolume: o.VolumeOrDeleted(attach.VolumeName(va)), CSINode: o.cluster.CSINode(va.Spec.NodeName)}
+}
+
+// FindCSINode returns the CSINode of a VolumeAttachment from the cache, nil if there is none. It reads the CSINode
+// from the API server if the cache may be behind it: a node can get its CSINode just before its first
+// VolumeAttachment, and a former holder of the lease may have noted a node ID that the cache does not show yet. What is
+// attached stays where it is noted, so its CSINode makes no difference.
+func (c *Cluster) FindCSINode(ctx context.Context, va *storagev1.VolumeAttachment) (node *storagev1.CSINode, fresh bool, err error) {
+	noted := attach.NotedTarget(va).NodeID
+	node = c.CSINode(va.Spec.NodeName)
+	stays := va.Status.Attached && va.DeletionTimestamp == nil
+	if id, ok := attach.NodeID(node, va.Spec.Attacher); node != nil && (stays || !ok || noted == "" || id == noted) {
+		return node, false, nil
+	}
+	node, err = read(ctx, va.Spec.NodeName, c.kube.StorageV1().CSINodes().Get)
+	return node, err == nil, err
+}
+
+// read reads an object from the API server and trims it. It returns nil, and no error, if the API server
+// has no such object. It blocks for at most readTimeout.
+func read[T any](ctx context.Context, name string, get func(context.Context, string, metav1.GetOptions) (*T, error)) (*T, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	obj, err := get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	trim(obj)
+	return obj, nil
 }

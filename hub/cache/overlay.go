@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -93,14 +94,10 @@ func (o *Overlay) PersistentVolumeWritten(v *attach.Volume) { o.volumes.Mutation
 
 // Attachment returns the newest known state of a VolumeAttachment, nil if there is none.
 func (o *Overlay) Attachment(name string) *storagev1.VolumeAttachment {
-	obj, ok, err := o.attachments.GetByKey(name)
-	if err != nil || !ok {
-		return nil
-	}
-	va := obj.(*storagev1.VolumeAttachment)
+	va := cached[*storagev1.VolumeAttachment](o.attachments, name)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.deleted[va.UID] {
+	if va != nil && o.deleted[va.UID] {
 		return nil
 	}
 	return va
@@ -125,9 +122,10 @@ func (o *Overlay) AttachmentsOfDriver(driver string) []*storagev1.VolumeAttachme
 
 // Volume returns the newest known state of a PersistentVolume, nil if there is none.
 func (o *Overlay) Volume(name string) *attach.Volume {
-	obj, ok, err := o.volumes.GetByKey(name)
-	if err != nil || !ok {
-		return nil
-	}
-	return obj.(*attach.Volume)
+	return cached[*attach.Volume](o.volumes, name)
+}
+
+// VolumeOrDeleted returns the newest known state of a PersistentVolume, or else its last state, nil if neither is known.
+func (o *Overlay) VolumeOrDeleted(name string) *attach.Volume {
+	return cmp.Or(o.Volume(name), o.cluster.DeletedVolume(name))
 }
