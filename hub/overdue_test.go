@@ -85,13 +85,13 @@ func TestHangingDriverIsLoggedOnceAMinute(t *testing.T) {
 		calls := func(names ...string) (end func()) {
 			for _, name := range names {
 				d.queue.Add(queue.ClaimKey(name), queue.AttachLane, queue.Place{})
-				d.queue.CallBegins(queue.ClaimKey(name), "ControllerPublishVolume")
+				d.queue.SetCall(queue.ClaimKey(name), queue.Flight{Method: "ControllerPublishVolume", Since: time.Now(), VolumeAttachment: name})
 				session.CallBegins(queue.ClaimKey(name))
 				time.Sleep(time.Second)
 			}
 			return func() {
 				for _, name := range names {
-					d.queue.CallEnds(queue.ClaimKey(name))
+					d.queue.SetCall(queue.ClaimKey(name), queue.Flight{})
 				}
 				session.Answered()
 			}

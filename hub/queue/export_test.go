@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -27,31 +28,30 @@ func NewQueue() *Queue {
 func (q *Queue) Remains() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.offerNodes(time.Now())
+	q.ring(time.Now())
 	waiting, running := 0, 0
-	for i := range q.lanes.load {
-		waiting += q.lanes.load[i].waiting.Len()
-		running += q.lanes.load[i].running.Len()
+	for i := range q.load {
+		waiting += len(q.load[i].waiting)
+		running += len(q.load[i].running)
 	}
-	if len(q.items)+len(q.volumes)+len(q.nodes)+len(q.alarms)+waiting+running == 0 {
+	if len(q.items)+len(q.volumes)+len(q.nodes)+waiting+running == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d items, %d volumes, %d nodes, %d alarms, %d waiting and %d running in lanes",
-		len(q.items), len(q.volumes), len(q.nodes), len(q.alarms), waiting, running)
+	return fmt.Sprintf("%d items, %d volumes, %d nodes, %d waiting and %d running in lanes", len(q.items), len(q.volumes), len(q.nodes), waiting, running)
 }
 
 // Published notes that the publish of a running item has succeeded.
 func (q *Queue) Published(e *Item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.PublishedLocked(e.Key)
+	q.AnsweredLocked(e.Key, false)
 }
 
 // Refused notes that the publish of a running item was refused: the node is full.
 func (q *Queue) Refused(e *Item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.RefusedLocked(e.Key)
+	q.AnsweredLocked(e.Key, true)
 }
 
 // Close ends the term.
@@ -65,7 +65,7 @@ const RepeatPauseMax = repeatPauseMax
 
 // Step is one step of Run, and reports whether another one has to follow at once.
 func (q *Queue) Step(now time.Time) (e *Item, again bool) {
-	e, wait := q.take(now)
+	e, wait := q.Start(now)
 	return e, e != nil || wait <= 0
 }
 
@@ -78,3 +78,63 @@ func (q *Queue) TriedSince(key, other Key) bool {
 }
 
 const MostParked = mostParked
+
+// Take calls Start until it starts an item, which Take returns, or waits.
+func (q *Queue) Take(now time.Time) *Item {
+	for {
+		if e, wait := q.Start(now); e != nil || wait > 0 {
+			return e
+		}
+	}
+}
+
+// CallState is the state of a call.
+type CallState int8
+
+const (
+	Due CallState = iota
+	InFlight
+	Pauses
+	BacksOff
+	Held
+)
+
+// Call is an item of a volume as a plain value.
+type Call struct {
+	Target                  attach.Target
+	Shared, Detach, Unowned bool
+	State                   CallState
+	Came, Served, Tried     uint64
+}
+
+// Verdict is what Next returns for a call. After is the index of the detach that goes first, for WaitDetach.
+type Verdict struct {
+	Start bool
+	Wait  WaitKind
+	After int
+}
+
+// Next calls next with the items of calls.
+func Next(calls []Call, parallel bool) []Verdict {
+	var items []*Item
+	for i, c := range calls {
+		e := &Item{Key: ClaimKey(strconv.Itoa(i)), place: Place{Target: c.Target, Shared: c.Shared}, came: c.Came, served: c.Served, tried: c.Tried}
+		if c.Unowned {
+			e.Key.Kind = UnownedKind
+		}
+		if c.Detach {
+			e.Lane = DetachLane
+		}
+		e.State = [...]State{Due: Ready, InFlight: Running, Pauses: Delayed, BacksOff: Delayed, Held: Parked}[c.State]
+		e.pauses = c.State == Pauses
+		items = append(items, e)
+	}
+	verdicts := make([]Verdict, len(calls))
+	for i, w := range next(items, parallel, func(*Item) bool { return true }) {
+		if s := calls[i].State; s == Due || s == Held {
+			verdicts[i] = Verdict{Start: w.Kind == WaitWorker, Wait: w.Kind}
+			verdicts[i].After, _ = strconv.Atoi(w.Detach.Name)
+		}
+	}
+	return verdicts
+}

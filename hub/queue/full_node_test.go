@@ -1,82 +1,102 @@
-package queue
+package queue_test
 
 import (
-	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
-// Each script is what happens to a full node, and which permit an attach may then take: "place", "try" or "none".
-func TestFullNodeDecidesHowManyMayGo(t *testing.T) {
-	pause := func(refused int) time.Duration { return time.Duration(refused) * time.Second }
+// Each script is what happens to a full node that has refused a; the attaches of others wait there too. want is how many may go then.
+// The pause after n refusals is n seconds.
+func TestHowManyMayGoToAFullNode(t *testing.T) {
 	for name, c := range map[string]struct {
-		detached int // since the refused publish began
-		script   []string
-		want     []string
+		others string // that have not been refused
+		before int    // volumes that were detached while the publish of a was in flight
+		script string
+		want   int
 	}{
-		"nobody goes without a sign":                       {0, nil, []string{"none"}},
-		"one goes after the pause":                         {0, []string{"1s"}, []string{"try"}},
-		"and no other beside it":                           {0, []string{"1s", "take"}, []string{"none"}},
-		"also not when the next pause is over":             {0, []string{"1s", "take", "1h"}, []string{"none"}},
-		"the pause grows with each refusal":                {0, []string{"1s", "take", "refuse", "1s"}, []string{"none"}},
-		"and ends":                                         {0, []string{"1s", "take", "refuse", "2s"}, []string{"try"}},
-		"a success lets the next go, and so on":            {0, []string{"1s", "take", "succeed", "take", "succeed"}, []string{"try"}},
-		"until a refusal":                                  {0, []string{"1s", "take", "succeed", "take", "refuse"}, []string{"none"}},
-		"after which the pause is short again":             {0, []string{"1s", "take", "refuse", "2s", "take", "succeed", "take", "refuse", "1s"}, []string{"try"}},
-		"one goes for each detach":                         {0, []string{"detach", "detach"}, []string{"place", "place", "none"}},
-		"its success starts no chain":                      {0, []string{"detach", "take", "succeed"}, []string{"none"}},
-		"its refusal ends the permit":                      {0, []string{"detach", "take", "refuse"}, []string{"none"}},
-		"and another volume is tried soon":                 {0, []string{"1s", "take", "refuse", "detach", "take", "refuse", "1s"}, []string{"try"}},
-		"a permit that was not used goes on":               {0, []string{"detach", "take", "giveBack"}, []string{"place", "none"}},
-		"so does that of the fallback":                     {0, []string{"1s", "take", "giveBack"}, []string{"try", "none"}},
-		"a detach lets one go beside the fallback":         {0, []string{"1s", "take", "detach"}, []string{"place", "none"}},
-		"a detach during the refused publish counts":       {2, nil, []string{"place", "place", "none"}},
-		"a change lets one go":                             {0, []string{"change"}, []string{"try", "none"}},
-		"a change during an attempt is not lost":           {0, []string{"1s", "take", "change", "refuse"}, []string{"try", "none"}},
-		"one change is one attempt":                        {0, []string{"1s", "take", "change", "refuse", "take", "refuse"}, []string{"none"}},
-		"a change and a success are one chain":             {0, []string{"1s", "take", "change", "succeed"}, []string{"try", "none"}},
-		"a change after one that was not used is not lost": {0, []string{"1s", "take", "change", "giveBack"}, []string{"try", "none"}},
+		"nobody goes without a sign":                    {"b c", 0, "", 0},
+		"one goes after the pause":                      {"b c", 0, "1s", 1},
+		"and no other beside it":                        {"b c", 0, "1s, take b", 0},
+		"also not when the next pause is over":          {"b c", 0, "1s, take b, 1h", 0},
+		"the pause grows with each refusal":             {"b c d", 0, "1s, take b, refuse b, 1s", 0},
+		"and ends":                                      {"b c d", 0, "1s, take b, refuse b, 2s", 1},
+		"each success lets two go":                      {"b c d e", 0, "1s, take b, succeed b", 2},
+		"and so on":                                     {"b c d e f g h", 0, "1s, take b, succeed b, take c, take d, succeed c, succeed d", 4},
+		"until a refusal":                               {"b c d e", 0, "1s, take b, succeed b, take c, take d, refuse c", 0},
+		"and none while one is in flight":               {"b c d e", 0, "1s, take b, succeed b, take c, take d, refuse c, 1s", 0},
+		"also those of the success that nobody used":    {"b", 0, "1s, take b, succeed b, take a, refuse a, add c", 0},
+		"but not that of a detach since it began":       {"b", 0, "1s, take b, succeed b, take a, detach, refuse a", 1},
+		"the success of that lets no others go":         {"b c d e f", 0, "1s, take b, succeed b, take c, take d, refuse c, succeed d", 0},
+		"but after the pause one":                       {"b c d e f", 0, "1s, take b, succeed b, take c, take d, refuse c, succeed d, 1s", 1},
+		"after a success the pause is short":            {"b c d e f", 0, "1s, take b, refuse b, 2s, take c, succeed c, take d, take e, refuse d, 1s, giveBack e", 1},
+		"tries side by side that are refused are one":   {"b c d e f", 0, "1s, take b, succeed b, take c, take d, refuse c, refuse d, 1s", 1},
+		"one goes for each detach":                      {"b c d", 0, "detach, detach", 2},
+		"its success lets no others go":                 {"b c d", 0, "detach, take b, succeed b", 0},
+		"its refusal neither":                           {"b c d", 0, "detach, take b, refuse b", 0},
+		"a place that was not used is that of the next": {"b c d", 0, "detach, take b, giveBack b", 1},
+		"so is a try":                                   {"b c d", 0, "1s, take b, giveBack b", 1},
+		"a detach lets one go beside the try":           {"b c d", 0, "1s, take b, detach", 1},
+		"a detach during the refused publish counts":    {"b c d", 2, "", 2},
+		"a change ends the pause":                       {"b c d", 0, "change", 1},
+		"for one beside none":                           {"b c d", 0, "1s, take b, change", 0},
+		"if that is not used":                           {"b c d", 0, "1s, take b, change, giveBack b", 1},
+		"if that is refused, after the first pause":     {"b c d", 0, "1s, take b, refuse b, 2s, take c, change, refuse c, 1s", 1},
+		"what alone is refused delays no other":         {"", 0, "1s, take a, refuse a, 2s, take a, refuse a, add b, 1s", 1},
+		"not at once":                                   {"", 0, "1s, take a, refuse a, 2s, take a, refuse a, add b", 0},
+		"nor if two are refused":                        {"b", 0, "1s, take b, refuse b, 2s, take a, refuse a, add c, 1s", 0},
+		"also if it comes during the try":               {"", 0, "1s, take a, refuse a, 2s, take a, add b, refuse a, 1s", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			now := time.Unix(0, 0)
-			n := newlyFull("v", now, c.detached, pause)
-			var last permit
-			for _, step := range c.script {
-				switch step {
-				case "take":
-					last = n.offer("v", now)
-				case "refuse":
-					n.refuse("v", last, now, pause)
-				case "succeed":
-					n.succeed(last)
-				case "giveBack":
-					n.giveBack(last)
-				case "detach":
-					n.places++
-				case "change":
-					n.change()
-				default:
-					d, err := time.ParseDuration(step)
-					if err != nil {
-						t.Fatal(err)
-					}
-					now = now.Add(d)
+			synctest.Test(t, func(t *testing.T) {
+				q, items := open(20, 0, true), map[string]*queue.Item{}
+				q.SetLimits(queue.Limits{Workers: 20, Pause: func(refused int) time.Duration { return time.Duration(refused) * time.Second }})
+				steps := []string{"add a", "take a"}
+				for range c.before {
+					steps = append(steps, "detach")
 				}
-			}
-			var got []string
-			for range c.want {
-				got = append(got, map[permit]string{noPermit: "none", forPlace: "place", forTry: "try"}[min(n.offer("v", now), forTry)])
-			}
-			if !slices.Equal(got, c.want) {
-				t.Errorf("%q, want %q", got, c.want)
-			}
+				steps = append(steps, "refuse a")
+				for _, other := range strings.Fields(c.others) {
+					steps = append(steps, "add "+other)
+				}
+				if c.script != "" {
+					steps = append(steps, strings.Split(c.script, ", ")...)
+				}
+				for _, step := range steps {
+					what, who, _ := strings.Cut(step, " ")
+					switch e := items[who]; what {
+					case "add":
+						q.Add(queue.ClaimKey(who), queue.AttachLane, on("full", who))
+						time.Sleep(time.Millisecond)
+					case "take":
+						items[who] = take(t, q, queue.ClaimKey(who))
+					case "refuse":
+						q.Refused(e)
+						q.End(e, queue.Again(queue.AttachLane))
+					case "succeed":
+						q.Published(e)
+						q.End(e, queue.Finished)
+					case "giveBack":
+						q.End(e, queue.BackOff(queue.AttachLane, 24*time.Hour))
+					case "detach":
+						q.DetachedFrom("full")
+					case "change":
+						q.NodeChanged("full")
+					default:
+						d, err := time.ParseDuration(what)
+						if err != nil {
+							t.Fatal(err)
+						}
+						time.Sleep(d)
+					}
+				}
+				if got := started(q); len(got) != c.want {
+					t.Errorf("%v may go, want %d", got, c.want)
+				}
+			})
 		})
 	}
-}
-
-// newlyFull returns a node on which the driver has refused the publish of an item now.
-func newlyFull(name string, now time.Time, places int, pause func(int) time.Duration) *fullNode {
-	n := &fullNode{since: now, places: places}
-	n.refuse(name, forPlace, now, pause)
-	return n
 }

@@ -30,7 +30,7 @@ func TestCallThatIsHeldLetsOthersOfItsVolumeGo(t *testing.T) {
 		t.Fatal("e starts beside d")
 	}
 	q.Refused(running)
-	q.End(running, queue.WaitForPlace(queue.AttachLane))
+	q.End(running, queue.Again(queue.AttachLane))
 	var started []string
 	for i := q.Take(now); i != nil; i = q.Take(now) {
 		started = append(started, i.Key.Name)
@@ -60,7 +60,7 @@ func TestWhatNeedsNoPlaceGoesWhenTheLimitOfItsFullNodeIsTakenAway(t *testing.T) 
 	q.Refused(running)
 	limits.PerNode = 0
 	q.SetLimits(limits)
-	q.End(running, queue.WaitForPlace(queue.AttachLane))
+	q.End(running, queue.Again(queue.AttachLane))
 	if e := q.Take(now.Add(time.Minute)); e == nil || e.Key.Name != "d" {
 		look, _ := q.Look(queue.ClaimKey("d"))
 		t.Errorf("%v starts, want d: %v %+v", e, look.State, look.Wait)

@@ -1,8 +1,9 @@
 package queue
 
 import (
-	"container/list"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -84,8 +85,8 @@ const (
 	WaitWorker   WaitKind = iota
 	WaitVolume            // other calls for the volume
 	WaitDetach            // a detach of the volume that goes first
-	WaitNode              // other calls for the node
-	WaitCapacity          // a place on the node, which is full
+	WaitNode              // other calls for the node, or a place on it
+	WaitCapacity          // only in views: a place on the node, which is full
 	WaitNothing           // only in views: a worker is free
 )
 
@@ -103,7 +104,7 @@ type Progress struct {
 	Lane  Lane
 	State State
 	Asked time.Time       // when the work was first asked for
-	Due   time.Time       // when it runs, if it is Delayed; only Look sets it
+	Due   time.Time       // when it runs, if it is Delayed
 	Wait  Wait            // what it waits for, if it is Ready or Parked
 	Tries int             // that have failed in a row, see Failed
 	Error string          // of the last of them
@@ -127,31 +128,26 @@ type Item struct {
 
 	place Place
 
-	again    bool // it was asked for during its run
-	retryNow bool // RetryNow was called during its run
-	renewed  bool // Renew was called during its run
-	pauses   bool // its delay is not a backoff: attaches elsewhere wait for it
-	waited   bool // it was parked since it became due
-	called   bool // its worker has called MayCall in this run
-	slot     bool // it has a slot of its node
+	again   bool // it was asked for during its run
+	renewed bool // Renew or RetryNow was called during its run
+	pauses  bool // its delay is not a backoff: attaches elsewhere wait for it
+	called  bool // its worker has called MayCall in this run
+	slot    bool // it has a slot of its node
+	permit  bool // to start although its node is full; it has a slot then
 
-	permit    permit // to start although its node is full
-	detached  uint64 // of the node, when it got its slot
+	detached  int    // of the node, when it got its slot
 	refusedAt uint64 // the step of the Queue at which the driver refused it last because the node was full; 0: never
 
 	// The steps of the Queue at which it last became due, last could call the driver, and last failed.
 	came, served, tried uint64
 
-	repeats int // runs in a row at whose end the worker asked for another run at once
-
-	began time.Time     // when it began to run
-	alarm alarm         // when it runs, if it is Delayed
-	link  *list.Element // in a list of its lane, or nil
+	repeats int       // runs in a row at whose end the worker asked for another run at once
+	began   time.Time // when it began to run
 }
 
 // isAdmitted reports whether the calls for its volume let an item start that does not run.
 func (e *Item) isAdmitted() bool {
-	return e.State == Ready || e.State == Parked && (e.Wait.Kind == WaitNode || e.Wait.Kind == WaitCapacity)
+	return e.State == Ready || e.State == Parked && e.Wait.Kind == WaitNode
 }
 
 const (
@@ -162,29 +158,35 @@ const (
 	repeatPauseMax = 2 * time.Second
 )
 
-// repeat counts a run at whose end the worker asks for another run at once. It returns the delay of that run,
-// which is 0 the first time.
-func (e *Item) repeat() time.Duration {
-	e.repeats++
-	if e.repeats == 1 {
-		return 0
-	}
-	e.pauses = true
-	return min(repeatPauseMax, repeatPause<<min(e.repeats-2, 10))
+// Retries is what decides when an item is tried again, besides its Tries. It belongs to the worker that has the item.
+type Retries struct {
+	Operation attach.Operation // of the Tries
+	Since     time.Time        // when the first of them failed
+	NoPlace   int              // of the Tries, because the node was full: they make no later wait longer
+	ReadAnew  types.UID        // of the object, if it was read from the API server in this term
+
+	// Session was in use when the run began. Disconnects counts sessions in a row that ended during a call for the item, and
+	// LastSession is the last of them.
+	Session     any
+	Disconnects int
+	LastSession any
+	// AfterReconnect is how long a suspect waits at least after the driver is connected again.
+	AfterReconnect time.Duration
 }
 
-// call returns the item as Next needs it. held says that its node is full.
-func (e *Item) call(held bool) Call {
-	c := Call{Target: e.place.Target, Shared: e.place.Shared, Detach: e.Lane == DetachLane, Unowned: e.Key.Kind == UnownedKind, Came: e.came, Served: e.served, Tried: e.tried}
-	switch {
-	case e.State == Running:
-		c.State = InFlight
-	case e.State == Delayed && !e.pauses:
-		c.State = BacksOff
-	case e.State == Delayed:
-		c.State = Pauses
-	case held && e.State == Parked: // in its lane, it counts until it is parked again
-		c.State = Held
+// DisconnectsAllowed is how often in a row the connection may end during a call for one volume.
+const DisconnectsAllowed = 3
+
+// Suspect reports whether the calls for the item may be what ends the driver's process, and with it the calls for all
+// other volumes. The wait of a suspect is its own: a new connection does not end it.
+func (r *Retries) Suspect() bool { return r.Disconnects > DisconnectsAllowed }
+
+// forgive forgets what has failed.
+func (e *Item) forgive() { e.Retries, e.Tries, e.Error, e.Cause = Retries{}, 0, "", diagnosis.Cause{} }
+
+// Disconnected counts a session that has ended during a call. It counts each session once.
+func (r *Retries) Disconnected(session any) {
+	if session != r.LastSession {
+		r.Disconnects, r.LastSession = r.Disconnects+1, session
 	}
-	return c
 }

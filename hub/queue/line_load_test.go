@@ -36,7 +36,7 @@ func TestFullNodesAreNoticedInSmallSteps(t *testing.T) {
 			refused++
 			before := held()
 			q.Refused(e)
-			q.End(e, queue.WaitForPlace(queue.AttachLane))
+			q.End(e, queue.Again(queue.AttachLane))
 			if moved := held() - before; moved > 1 {
 				t.Fatalf("%d items were moved by one refusal", moved)
 			}
@@ -65,7 +65,7 @@ func TestThoseThatWaitForASlotJoinTheLine(t *testing.T) {
 			t.Fatalf("%v were started beside a", got)
 		}
 		q.Refused(e)
-		q.End(e, queue.WaitForPlace(queue.AttachLane))
+		q.End(e, queue.Again(queue.AttachLane))
 		if got := started(q); !slices.Equal(got, []string{"detach"}) {
 			t.Errorf("%v were started, want the detach", got)
 		}
@@ -96,7 +96,7 @@ func BenchmarkNodesBecomeFull(b *testing.B) {
 		q.Add(queue.ClaimKey(fmt.Sprint("va-", i)), queue.AttachLane, on(fmt.Sprint("node-", i%backlog), fmt.Sprint("v", i)))
 		if e := q.Take(time.Now()); e != nil {
 			q.Refused(e)
-			q.End(e, queue.WaitForPlace(queue.AttachLane))
+			q.End(e, queue.Again(queue.AttachLane))
 		}
 		i++
 	}

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -23,12 +24,13 @@ func goesFirst(detach, c queue.Call) bool {
 
 // before reports whether a call is to start before another one, both being due.
 func before(calls []queue.Call, a, b int) bool {
-	oldest := calls[slices.IndexFunc(calls, func(c queue.Call) bool { return c.State == queue.Due })].Came
-	first := func(c queue.Call) bool { return c.Detach && c.Served < oldest && c.Tried < oldest }
-	if first(calls[a]) != first(calls[b]) {
-		return first(calls[a])
+	turn := func(c queue.Call) uint64 {
+		if c.Detach {
+			return max(c.Served, c.Tried)
+		}
+		return c.Came
 	}
-	return calls[a].Came < calls[b].Came
+	return cmp.Or(cmp.Compare(turn(calls[a]), turn(calls[b])), cmp.Compare(calls[a].Came, calls[b].Came)) < 0
 }
 
 // checkNext returns what is wrong with what Next says, "" for nothing.

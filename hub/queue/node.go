@@ -12,47 +12,39 @@ type node struct {
 	name      string
 	taken     int       // slots
 	parked    []*Item   // for a slot or a place, the first to go first
-	detached  uint64    // volumes that were detached from it
+	detached  int       // volumes that were detached from it
 	full      *fullNode // nil: the driver has refused no publish there
-	alarm     alarm     // when the next try may go
-	signalled bool      // take has to look whether parked items may go
+	signalled bool      // an alarm has take look whether parked items may go
 }
 
-// enter gives an item that is in its lane a slot of its node. If the item has to wait for one, or for a place, enter parks it
-// and reports false.
-func (q *Queue) enter(e *Item) bool {
+// fullNode is what is known of a node on which the driver has refused a publish with ResourceExhausted. By the CSI
+// spec, further publishes fail until a volume is detached from the node.
+type fullNode struct {
+	since   time.Time // when the driver refused the first publish
+	free    int       // attaches that may go now: one for each detach, and two for each success without a pause
+	tries   int       // attaches in flight that need a place
+	refused int       // refusals without success between them, those in a pause not counted
+	until   time.Time // end of the pause: one may go if none is in flight
+	soon    time.Time // end of the pause for a volume that was never refused
+}
+
+// nodeOf returns the node of an item that has no slot of it yet, nil if there is none.
+func (q *Queue) nodeOf(e *Item) *node {
 	name := e.place.Node
 	if name == "" || e.slot {
-		return true
+		return nil
 	}
-	n := q.nodes[name]
-	if n == nil {
-		n = &node{name: name}
-		n.alarm.node = n
-		q.nodes[name] = n
+	if q.nodes[name] == nil {
+		q.nodes[name] = &node{name: name}
 	}
-	switch {
-	case q.needsPlace(e):
-		q.lanes.leave(e)
-		q.parkAt(n, e, WaitCapacity)
-		q.signalVolume(e.place.Target.VolumeHandle) // it holds nobody up any more
-	case q.hasSlot(n):
-		n.give(e)
-	default:
-		q.lanes.leave(e)
-		q.parkAt(n, e, WaitNode)
-	}
-	return e.slot
+	return q.nodes[name]
 }
 
-// parkAt has an item that is in no list wait for a slot or a place of its node.
-func (q *Queue) parkAt(n *node, e *Item, kind WaitKind) {
-	q.park(e, Wait{Kind: kind})
-	i, _ := slices.BinarySearchFunc(n.parked, e, inOrderOfNode)
-	n.parked = slices.Insert(n.parked, i, e)
-	if kind == WaitCapacity {
-		q.signalNode(n)
-	}
+// parkAt has an item that is in no list wait for a slot of its node, and for a place if the node is full.
+func (q *Queue) parkAt(n *node, e *Item) {
+	q.park(e, Wait{Kind: WaitNode})
+	n.parked = insert(n.parked, e, inOrderOfNode)
+	q.signalNode(n)
 }
 
 // inOrderOfNode orders the items that wait at a node: detaches make room, and repairs go last. Attaches that were refused
@@ -71,134 +63,132 @@ func (n *node) give(e *Item) {
 	e.slot, e.detached = true, n.detached
 }
 
-// freeSlot frees the slot of an item: the next one that waits for it goes.
-func (q *Queue) freeSlot(e *Item) {
+// leaveNode takes an item's slot, and a permit that it has not used: the next one that waits goes.
+func (q *Queue) leaveNode(e *Item) {
 	if !e.slot {
 		return
 	}
-	e.slot = false
 	n := q.nodes[e.place.Node]
 	n.taken--
+	e.slot = false
+	if e.permit {
+		e.permit = false
+		n.full.tries--
+		n.full.free++
+	}
 	q.signalNode(n)
 }
 
 // needsPlace reports whether an item may not start because its node is full.
 func (q *Queue) needsPlace(e *Item) bool {
-	if e.permit != noPermit || e.Lane != AttachLane && e.Lane != DriftLane {
+	if e.permit || e.Lane != AttachLane && e.Lane != DriftLane {
 		return false
 	}
 	n := q.nodes[e.place.Node]
 	return n != nil && n.full != nil && q.beliefs.NeedsPlace(e.Key, e.place, e.Lane == DriftLane)
 }
 
-// line returns the items that wait for a place, the next first.
-func (n *node) line() []*Item {
-	return slices.DeleteFunc(slices.Clone(n.parked), func(e *Item) bool { return e.Wait.Kind != WaitCapacity })
+// line returns the items that wait for a place on a node, the next first.
+func (q *Queue) line(n *node) []*Item {
+	return slices.DeleteFunc(slices.Clone(n.parked), func(e *Item) bool { return !q.needsPlace(e) })
 }
 
-// signalNode has take look whether items that wait at a node may go. It removes a node that nothing uses.
+// tryAt returns when an attach may go to a full node without a sign of a free place. While only one that waits in a line was
+// refused, the driver may refuse that volume alone: another one goes after the first pause.
+func (n *fullNode) tryAt(line []*Item) time.Time {
+	if len(line) > 0 && line[max(0, len(line)-2)].refusedAt == 0 {
+		return n.soon
+	}
+	return n.until
+}
+
+// signalNode has take look whether items that wait at a node may go.
 func (q *Queue) signalNode(n *node) {
-	switch {
-	case n.taken == 0 && len(n.parked) == 0 && n.full == nil:
-		delete(q.nodes, n.name)
-	case !n.signalled:
+	if !n.signalled {
 		n.signalled = true
-		q.signalled = append(q.signalled, n)
-		q.signal()
+		q.setAlarm(alarm{node: n.name})
 	}
 }
 
-// offerNodes lets the items go that wait at nodes that were signalled.
-func (q *Queue) offerNodes(now time.Time) {
-	for len(q.signalled) > 0 {
-		n := q.signalled[0]
-		q.signalled = q.signalled[1:]
-		n.signalled = false
-		var gone []*Item
-		for i := 0; i < len(n.parked) && q.hasSlot(n); {
-			e := n.parked[i]
-			if q.needsPlace(e) {
-				if e.permit = n.full.offer(e.Key.Name, now); e.permit == noPermit {
-					i++
-					continue
-				}
-			}
-			n.parked = slices.Delete(n.parked, i, i+1)
-			n.give(e)
-			e.waited = true
-			q.park(e, Wait{Kind: WaitVolume})
-			gone = append(gone, e)
+// offer lets the items go that wait at a node, as far as it has slots and places. It forgets a node that nothing uses, and
+// that a node is full if nobody waits there and a try may go.
+func (q *Queue) offer(n *node, now time.Time) {
+	n.signalled = false
+	var at time.Time
+	if n.full != nil {
+		at = n.full.tryAt(q.line(n))
+	}
+	var gone []*Item
+	for i := 0; i < len(n.parked) && q.hasSlot(n); i++ {
+		e := n.parked[i]
+		needs := q.needsPlace(e)
+		if needs && n.full.free == 0 && (n.full.tries > 0 || now.Before(at)) {
+			continue
 		}
-		for _, e := range slices.Backward(gone) { // each goes to the head of its lane
-			q.reconsider(e)
+		if e.permit = needs; needs {
+			n.full.free = max(0, n.full.free-1)
+			n.full.tries++
 		}
-		q.watch(n, now)
+		n.give(e)
+		gone = append(gone, e)
+	}
+	for _, e := range gone {
+		n.parked = remove(n.parked, e)
+		q.park(e, Wait{Kind: WaitVolume})
+	}
+	for _, e := range gone {
+		q.reconsider(e)
+	}
+	if n.taken == 0 && len(n.parked) == 0 && (n.full == nil || !at.After(now)) {
+		delete(q.nodes, n.name)
 	}
 }
 
-// watch has take look again at a full node when the next try may go there. It forgets that the node is full if nobody waits
-// for a place, and a try may go.
-func (q *Queue) watch(n *node, now time.Time) {
-	q.alarms.unset(&n.alarm)
-	if n.full == nil {
-		return
-	}
-	line := n.line()
-	switch at := n.full.nextTry(line); {
-	case len(line) == 0 && n.taken == 0 && n.full.isOver(now):
-		n.full = nil
-		q.signalNode(n)
-	case at.After(now):
-		q.alarms.set(&n.alarm, at)
-	}
-}
-
-// PublishedLocked notes that a publish of an item has succeeded.
-func (q *Queue) PublishedLocked(key Key) {
-	if e := q.items[key]; e != nil {
-		q.endPermit(e, (*fullNode).succeed)
-	}
-}
-
-// RefusedLocked notes that the driver has refused a publish of an item because the node is full.
-func (q *Queue) RefusedLocked(key Key) {
+// AnsweredLocked notes that the driver has answered a publish of an item: it was refused because the node is full, or has
+// succeeded. After a success two more may go, unless the node pauses: then a detach has let this one go. An item that is
+// refused goes to the end of the line. After that others may go for volumes that were detached since its publish began, as the
+// answer may be from before.
+func (q *Queue) AnsweredLocked(key Key, refused bool) {
 	e := q.items[key]
-	if e == nil || q.nodes[e.place.Node] == nil { // it names no node
-		return
+	if e == nil || !e.slot || !refused && !e.permit {
+		return // without a slot it names no node
 	}
 	n, now := q.nodes[e.place.Node], time.Now()
+	q.signalNode(n)
 	if n.full == nil {
-		n.full = &fullNode{since: now, places: int(n.detached - e.detached)} // the answer may be from before these detaches
-		e.permit = forPlace
+		n.full = &fullNode{since: now, free: n.detached}
 		for _, other := range slices.Clone(n.parked) {
-			if q.needsPlace(other) {
-				other.Wait.Kind = WaitCapacity
-				q.signalVolume(other.place.Target.VolumeHandle) // it holds nobody up any more
-			}
+			q.signalVolume(other.place.Target.VolumeHandle) // those that need a place hold nobody up any more
 		}
 	}
-	n.full.refuse(key.Name, e.permit, now, q.limits.Pause)
-	q.steps++
-	e.permit, e.refusedAt = noPermit, q.steps
-	q.signalNode(n)
+	f := n.full
+	if e.permit {
+		e.permit = false
+		f.tries--
+	}
+	switch pauses := now.Before(f.until); {
+	case refused:
+		q.steps++
+		e.refusedAt, e.repeats = q.steps, 0
+		f.free = min(f.free, n.detached-e.detached)
+		if !pauses {
+			f.refused++
+			f.until, f.soon = now.Add(q.limits.Pause(f.refused)), now.Add(q.limits.Pause(1))
+			q.setAlarm(alarm{at: f.until, node: n.name})
+			q.setAlarm(alarm{at: f.soon, node: n.name})
+		}
+	case !pauses:
+		f.free += 2
+		f.endPause()
+	}
 }
 
-// endPermit ends the permit of an item, if it has one.
-func (q *Queue) endPermit(e *Item, how func(*fullNode, permit)) {
-	if e.permit == noPermit {
-		return
-	}
-	if n := q.nodes[e.place.Node]; n != nil && n.full != nil { // else it counts as full no more
-		how(n.full, e.permit)
-		q.signalNode(n)
-	}
-	e.permit = noPermit
-}
+// endPause lets a try go as soon as no other one is in flight.
+func (n *fullNode) endPause() { n.refused, n.until, n.soon = 0, time.Time{}, time.Time{} }
 
 // DetachedFrom notes that a volume was detached from a Kubernetes node otherwise than for a VolumeAttachment.
 func (q *Queue) DetachedFrom(node string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.lock()()
 	q.DetachedLocked("", node)
 }
 
@@ -214,7 +204,7 @@ func (q *Queue) DetachedLocked(handle, node string) {
 	if n := q.nodes[node]; n != nil {
 		n.detached++
 		if n.full != nil {
-			n.full.places++
+			n.full.free++
 			q.signalNode(n)
 		}
 	}
@@ -223,10 +213,9 @@ func (q *Queue) DetachedLocked(handle, node string) {
 // NodeChanged notes that the limit of a Kubernetes node or the driver's registration on the node has changed: it may
 // have places again.
 func (q *Queue) NodeChanged(node string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.lock()()
 	if n := q.nodes[node]; n != nil && n.full != nil {
-		n.full.change()
+		n.full.endPause()
 		q.signalNode(n)
 	}
 }

@@ -2,6 +2,9 @@ package queue
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -12,7 +15,7 @@ import (
 // overloaded machine within seconds.
 const WedgedAfter = time.Minute
 
-// mostParked is how many items take parks under one lock of the mutex: others must not wait for it.
+// mostParked is how many items Start parks under one lock of the mutex: others must not wait for it.
 const mostParked = 200
 
 // Beliefs is what is believed of the driver's volumes, as far as the Queue asks for it. Its methods are called with the
@@ -45,13 +48,22 @@ type term struct {
 	items   map[Key]*Item      // nil: there is no term
 	volumes map[string][]*Item // the items that are placed there, by volume handle
 	nodes   map[string]*node   // by name, those that items use or wait for
-	lanes   lanes
-	alarms  alarms
-	looked  time.Time // when Run last looked for an item to start
-	ended   bool      // Run has returned: no item starts any more
-	steps   uint64    // counts events of items, to order them
+	alarms  []alarm            // the next last
+	looked  time.Time          // when Run last looked for an item to start; zero: it does not run
+	steps   uint64             // counts events of items, to order them
 
-	signalled []*node // take has to look whether the items that wait there may go
+	load     [LaneCount]laneLoad
+	last     Lane      // AttachLane or DetachLane, the one from which an item was started last
+	open     bool      // the driver can be called
+	shut     bool      // Shut was called in this term
+	reopened time.Time // when Open was called after Shut; zero: never
+}
+
+// alarm is when Start looks at an item that is Delayed, or at a node. It may be void by then.
+type alarm struct {
+	at   time.Time
+	item *Item
+	node string
 }
 
 // Limits are the settings of a Queue.
@@ -69,24 +81,25 @@ func New(mu *sync.Mutex, b Beliefs) *Queue {
 	return &Queue{mu: mu, beliefs: b}
 }
 
+// lock locks the mutex. It returns what unlocks it.
+func (q *Queue) lock() func() {
+	q.mu.Lock()
+	return q.mu.Unlock
+}
+
 // Begin begins a term without items, and with its lanes shut. The term before must have ended: its Run
 // has returned, and no worker has an item.
 func (q *Queue) Begin() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.lock()()
 	q.CloseLocked()
-	q.term = term{wake: make(chan struct{}, 1), items: map[Key]*Item{}, volumes: map[string][]*Item{}, nodes: map[string]*node{}, lanes: lanes{workers: q.limits.Workers}}
+	q.term = term{wake: make(chan struct{}, 1), items: map[Key]*Item{}, volumes: map[string][]*Item{}, nodes: map[string]*node{}}
 }
 
 // CloseLocked ends a term whose workers have ended. Until the next Begin, Add does nothing.
 func (q *Queue) CloseLocked() {
+	maps.DeleteFunc(q.items, func(_ Key, e *Item) bool { return !e.Retries.Suspect() })
 	if len(q.items) > 0 {
-		q.suspects = map[Key]*Item{}
-	}
-	for key, e := range q.items {
-		if e.Retries.Suspect() {
-			q.suspects[key] = e
-		}
+		q.suspects = q.items
 	}
 	q.items, q.volumes, q.nodes = nil, nil, nil
 }
@@ -94,93 +107,94 @@ func (q *Queue) CloseLocked() {
 // Run starts items, each by a call of start, which must not block. It returns when ctx ends;
 // items that run go on.
 func (q *Queue) Run(ctx context.Context, start func(*Item)) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	defer q.end()
+	defer func() {
+		defer q.lock()()
+		q.looked = time.Time{}
+	}()
 	for ctx.Err() == nil {
-		e, wait := q.take(time.Now())
+		e, wait := q.Start(time.Now())
 		if e != nil {
 			start(e)
 			continue
 		}
-		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 		case <-q.wake:
-		case <-timer.C:
+		case <-time.After(wait):
 		}
 	}
 }
 
-func (q *Queue) end() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.ended = true
-}
-
-// Take does what Run does until it starts an item or waits, for callers that start items themselves. It returns the
-// item that starts now, which the caller works on as a worker does, or nil.
-func (q *Queue) Take(now time.Time) *Item {
-	for {
-		if e, wait := q.take(now); e != nil || wait > 0 {
-			return e
-		}
-	}
-}
-
-// take returns an item to start now, or nil and the time until another item may start.
-func (q *Queue) take(now time.Time) (*Item, time.Duration) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+// Start returns an item that starts now, on which the caller works, or nil and the time until another item may start; 0: Start has
+// parked many items, and has to be called again.
+func (q *Queue) Start(now time.Time) (*Item, time.Duration) {
+	defer q.lock()()
 	q.looked = now
-	for a := q.alarms.next(now); a != nil; a = q.alarms.next(now) {
-		if a.item != nil {
-			q.becomeDue(a.item)
-		} else {
-			q.signalNode(a.node)
-		}
-	}
 	for range mostParked {
-		q.offerNodes(now)
-		e := q.lanes.pick(now)
+		q.ring(now)
+		e := q.pick(now)
 		if e == nil {
 			return nil, q.idle(now)
 		}
-		if q.enter(e) {
-			q.lanes.start(e)
+		n := q.nodeOf(e)
+		if n != nil && n.full == nil && len(n.parked) == 0 && q.hasSlot(n) {
+			n.give(e)
+		}
+		if n == nil || e.slot {
+			l := &q.load[e.Lane]
+			l.waiting, l.running = l.waiting[1:], append(l.running, e)
+			if e.Lane <= DetachLane {
+				q.last = e.Lane
+			}
 			e.State, e.began = Running, now
-			e.again, e.retryNow, e.renewed, e.pauses, e.called, e.waited = false, false, false, false, false, false
+			e.again, e.renewed, e.pauses, e.called = false, false, false, false
 			return e, 0
 		}
+		q.withdraw(e)
+		q.parkAt(n, e)
+		q.signalVolume(e.place.Target.VolumeHandle) // if its node is full, it holds nobody up any more
 	}
 	return nil, 0
 }
 
-// idle returns how long it takes until another item may start.
+// setAlarm has Start look at an item or a node at a time; zero: at once.
+func (q *Queue) setAlarm(a alarm) {
+	i := sort.Search(len(q.alarms), func(i int) bool { return !q.alarms[i].at.After(a.at) })
+	q.alarms = slices.Insert(q.alarms, i, a)
+	q.signal()
+}
+
+// idle returns how long it takes until the next alarm.
 func (q *Queue) idle(now time.Time) time.Duration {
-	idle := time.Hour
-	if len(q.alarms) > 0 {
-		idle = q.alarms[0].at.Sub(now)
+	if n := len(q.alarms); n > 0 {
+		return q.alarms[n-1].at.Sub(now)
 	}
-	if step := q.lanes.nextStep(now); step > 0 {
-		idle = min(idle, step)
+	return time.Hour
+}
+
+// ring looks at all whose alarms are due.
+func (q *Queue) ring(now time.Time) {
+	for q.idle(now) <= 0 {
+		last := len(q.alarms) - 1
+		a := q.alarms[last]
+		q.alarms = q.alarms[:last]
+		if n := q.nodes[a.node]; n != nil {
+			q.offer(n, now)
+		} else if e := a.item; e != nil && e.State == Delayed && e.Due.Equal(a.at) {
+			q.becomeDue(e)
+		}
 	}
-	return idle
 }
 
 // SetLimits sets other limits. Calls in flight go on.
 func (q *Queue) SetLimits(l Limits) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	before := q.limits.Parallel
-	q.limits, q.lanes.workers = l, l.Workers
+	defer q.lock()()
+	q.limits = l
 	for _, n := range q.nodes {
 		q.signalNode(n)
 	}
-	if before != l.Parallel {
-		for handle := range q.volumes {
-			q.signalVolume(handle)
-		}
+	for handle := range q.volumes {
+		q.signalVolume(handle)
 	}
 	q.signal()
 }
@@ -189,20 +203,21 @@ func (q *Queue) SetLimits(l Limits) {
 // calls at once grows from a few to all workers within seconds: a driver that has just come back must not
 // get all calls at once that have waited.
 func (q *Queue) Open() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.lanes.open = true
-	if q.lanes.shut {
-		q.lanes.reopened = time.Now()
+	defer q.lock()()
+	q.open = true
+	if q.shut {
+		q.reopened = time.Now()
+		for i := range rampSteps {
+			q.setAlarm(alarm{at: q.reopened.Add(time.Duration(i+1) * rampStep)})
+		}
 	}
 	q.signal()
 }
 
 // Shut lets no further attach and detach start: the driver cannot be called.
 func (q *Queue) Shut() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.lanes.open, q.lanes.shut = false, true
+	defer q.lock()()
+	q.open, q.shut = false, true
 }
 
 // signal wakes Run.

@@ -6,10 +6,100 @@ import (
 	"time"
 )
 
-// sharing returns a place that is not Shared if this process has published the volume in a single-node mode.
-func (q *Queue) sharing(key Key, p Place) Place {
-	p.Shared = p.Shared && !q.beliefs.IsSingleNode(key, p.Target.VolumeHandle)
-	return p
+// turn orders items of a volume that are due: those that have waited longest go first, and before them detaches that have
+// neither started nor failed since.
+func (e *Item) turn() uint64 {
+	if e.Lane == DetachLane {
+		return max(e.served, e.tried)
+	}
+	return e.came
+}
+
+// next decides which items of one volume may start now, and returns for each of the others that are due what it waits for. It is
+// pure. parallel is the setting parallelMultiNode; isHeld reports whether an item that is due waits for a place on a full node.
+// The rules:
+//
+//   - One call for a volume at a time (CSI spec). Calls for a multi-node volume at different node
+//     IDs may be in flight together, with parallel.
+//   - A publish of a single-node volume does not start while an unpublish elsewhere is due, in
+//     flight or paused. No publish waits for an unpublish that backs off, nor for one of which a try
+//     has failed since the publish became due: the driver decides then.
+//   - Detaches go first, then the longest waiting. A detach that has started, or of which a try has
+//     failed, since another item became due does not go before that item once more.
+//   - Nothing overtakes an item that needs the volume for itself.
+//   - An item that is held may start by these rules or not, after all others. It makes no difference to others.
+func next(items []*Item, parallel bool, isHeld func(*Item) bool) []Wait {
+	var due, held []int
+	var detaches []*Item
+	alone, nodes := false, map[string]bool{} // one that starts or runs needs the volume for itself; their node IDs
+	start := func(e *Item) {
+		alone = alone || !e.place.Shared || !parallel
+		nodes[e.place.Target.NodeID] = true
+	}
+	for i, e := range items {
+		if e.Lane == DetachLane {
+			detaches = append(detaches, e)
+		}
+		switch {
+		case e.State == Running:
+			start(e)
+		case e.State == Parked && isHeld(e): // in its lane, it counts until it is parked again
+			held = append(held, i)
+		case e.State != Delayed:
+			due = append(due, i)
+		}
+	}
+	slices.SortFunc(due, func(a, b int) int {
+		return cmp.Or(cmp.Compare(items[a].turn(), items[b].turn()), cmp.Compare(items[a].came, items[b].came))
+	})
+	waits, overtaken := make([]Wait, len(items)), false
+	for n, i := range append(due, held...) {
+		e, counts := items[i], n < len(due)
+		switch detach := detachFirst(detaches, e); {
+		case detach != nil:
+			waits[i] = Wait{Kind: WaitDetach, Detach: detach.Key, Node: detach.place.Node}
+		case overtaken || len(nodes) > 0 && (alone || !e.place.Shared || nodes[e.place.Target.NodeID]):
+			waits[i].Kind = WaitVolume
+			overtaken = overtaken || counts && !e.place.Shared // any other one that starts now
+		case counts:
+			start(e)
+		}
+	}
+	return waits
+}
+
+// detachFirst returns a detach that goes before an item of its volume, nil if none does. The detach of an unowned publication at
+// the target of a publish does not: the publish takes that publication over. Nor does a detach that has had its try: of two that
+// time out, one is always due while the other one backs off.
+func detachFirst(items []*Item, e *Item) *Item {
+	if e.Lane == DetachLane || e.place.Shared {
+		return nil
+	}
+	for _, d := range items {
+		backsOff := d.State == Delayed && !d.pauses
+		tookOver := d.Key.Kind == UnownedKind && d.place.Target == e.place.Target
+		tried := d.State != Running && d.tried > e.came
+		if d.Lane == DetachLane && !backsOff && !tookOver && !tried {
+			return d
+		}
+	}
+	return nil
+}
+
+// signalVolume lets the items of a volume that may start now into their lanes, and takes the others out of their
+// lanes.
+func (q *Queue) signalVolume(handle string) {
+	items := q.volumes[handle]
+	for i, wait := range next(items, q.limits.Parallel, q.needsPlace) {
+		switch e := items[i]; {
+		case e.State == Running || e.State == Delayed:
+		case wait.Kind != WaitWorker:
+			q.withdraw(e)
+			e.Wait = wait
+		case !e.isAdmitted():
+			q.toLane(e)
+		}
+	}
 }
 
 // move puts an item at a place, or makes it unplaced, and lets those go that waited for it where it was.
@@ -18,43 +108,32 @@ func (q *Queue) move(e *Item, p Place) {
 	q.beliefs.Touched(p.Target)
 	from, to := e.place.Target.VolumeHandle, p.Target.VolumeHandle
 	e.place = p
-	if to != "" && to != from {
-		q.volumes[to] = append(q.volumes[to], e)
-	}
-	if from == "" || to == from {
+	if to == from {
 		return
 	}
-	q.volumes[from] = slices.DeleteFunc(q.volumes[from], func(other *Item) bool { return other == e })
-	if len(q.volumes[from]) == 0 {
+	if to != "" {
+		q.volumes[to] = append(q.volumes[to], e)
+	}
+	if q.volumes[from] = remove(q.volumes[from], e); len(q.volumes[from]) == 0 {
 		delete(q.volumes, from)
 	}
 	q.signalVolume(from)
 }
 
-// drop removes an item that is in no list.
-func (q *Queue) drop(e *Item) {
-	delete(q.items, e.Key)
-	q.move(e, Place{})
-}
-
 // delay has an item that is in no list wait until it is due.
 func (q *Queue) delay(e *Item, due time.Time) {
-	e.State = Delayed
-	q.alarms.set(&e.alarm, due)
+	e.State, e.Due = Delayed, due
+	q.setAlarm(alarm{at: due, item: e})
 	q.signalVolume(e.place.Target.VolumeHandle)
-	q.signal()
 }
 
 // becomeDue lets an item that is in no list start as soon as Next allows.
 func (q *Queue) becomeDue(e *Item) {
 	q.steps++
-	e.came, e.waited, e.pauses = q.steps, false, false
+	e.came, e.pauses = q.steps, false
 	q.park(e, Wait{Kind: WaitVolume})
 	q.reconsider(e)
 }
-
-// park notes what an item that is in no list waits for.
-func (q *Queue) park(e *Item, w Wait) { e.State, e.Wait = Parked, w }
 
 // reconsider lets an item that is parked in no list start if Next allows it.
 func (q *Queue) reconsider(e *Item) {
@@ -65,63 +144,18 @@ func (q *Queue) reconsider(e *Item) {
 	}
 }
 
-// signalVolume lets the items of a volume that may start now into their lanes, and takes the others out of their
-// lanes. It does nothing for "".
-func (q *Queue) signalVolume(handle string) {
-	items := q.volumes[handle]
-	if len(items) == 1 { // nearly always
-		if e := items[0]; e.State == Parked && !e.isAdmitted() {
-			q.toLane(e)
-		}
-	}
-	if len(items) < 2 {
-		return
-	}
-	var admitted []*Item
-	for i, verdict := range Next(q.calls(items), q.limits.Parallel) {
-		switch e := items[i]; {
-		case e.State == Running || e.State == Delayed:
-		case !verdict.Start:
-			q.withdraw(e)
-			e.waited = true
-			w := Wait{Kind: verdict.Wait}
-			if verdict.Wait == WaitDetach {
-				first := items[verdict.After]
-				w.Detach, w.Node = first.Key, first.place.Node
-			}
-			q.park(e, w)
-		case !e.isAdmitted():
-			admitted = append(admitted, e)
-		}
-	}
-	slices.SortFunc(admitted, func(a, b *Item) int { return cmp.Compare(b.came, a.came) })
-	for _, e := range admitted { // each goes to the head of its lane
-		q.toLane(e)
-	}
-}
+// park notes what an item that is in no list waits for.
+func (q *Queue) park(e *Item, w Wait) { e.State, e.Wait, e.Due = Parked, w, time.Time{} }
 
-// calls returns items of one volume as Next needs them.
-func (q *Queue) calls(items []*Item) []Call {
-	calls := make([]Call, len(items))
-	for i, e := range items {
-		calls[i] = e.call(q.needsPlace(e))
-	}
-	return calls
-}
-
-// toLane puts an item that Next lets start into its lane, at the head if it was parked, or has it wait for a place on its node.
+// toLane puts an item that Next lets start into its lane, or has it wait for a place on its node.
 func (q *Queue) toLane(e *Item) {
 	if q.needsPlace(e) {
-		q.parkAt(q.nodes[e.place.Node], e, WaitCapacity)
+		q.parkAt(q.nodeOf(e), e)
 		return
 	}
 	e.State, e.Wait = Ready, Wait{}
-	waiting := &q.lanes.load[e.Lane].waiting
-	if e.waited {
-		e.link = waiting.PushFront(e)
-	} else {
-		e.link = waiting.PushBack(e)
-	}
+	l := &q.load[e.Lane]
+	l.waiting = insert(l.waiting, e, func(a, b *Item) int { return cmp.Compare(a.came, b.came) })
 	q.signal()
 }
 
@@ -129,19 +163,13 @@ func (q *Queue) toLane(e *Item) {
 func (q *Queue) withdraw(e *Item) {
 	switch {
 	case e.State == Ready:
-		q.lanes.leave(e)
-	case e.State == Delayed:
-		q.alarms.unset(&e.alarm)
+		l := &q.load[e.Lane]
+		l.waiting = remove(l.waiting, e)
 	case e.isAdmitted():
 		n := q.nodes[e.place.Node]
-		n.parked = slices.DeleteFunc(n.parked, func(other *Item) bool { return other == e })
+		n.parked = remove(n.parked, e)
 		q.signalNode(n)
 	}
 	q.leaveNode(e)
-}
-
-// leaveNode takes an item's slot and permit.
-func (q *Queue) leaveNode(e *Item) {
-	q.endPermit(e, (*fullNode).giveBack)
-	q.freeSlot(e)
+	q.park(e, Wait{Kind: WaitVolume})
 }

@@ -47,11 +47,11 @@ func call[Request, Response any](ctx context.Context, c *callerOf, name string, 
 	if err := c.mayCall(ctx); err != nil {
 		return nil, err
 	}
-	c.Queue.CallBegins(c.key, name)
+	c.Queue.SetCall(c.key, queue.Flight{Method: name, Since: time.Now(), VolumeAttachment: c.key.Name})
 	s.CallBegins(c.key)
 	response, err := method(s, csiclient.WithLastCheck(ctx, c.term.Confirm), req)
 	err = withDisconnected(s, err)
-	c.Queue.CallEnds(c.key)
+	c.Queue.SetCall(c.key, queue.Flight{})
 	if err == nil || isAnswer(ctx, err) {
 		s.Answered()
 	}

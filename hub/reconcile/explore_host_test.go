@@ -160,7 +160,7 @@ func (h *exploredHost) options(writeLimit time.Duration) Options {
 func (h *exploredHost) startDue() {
 	for h.leader != nil {
 		h.noteOrder()
-		e := h.leader.Queue.Take(time.Now())
+		e, _ := h.leader.Queue.Start(time.Now())
 		if e == nil {
 			return
 		}

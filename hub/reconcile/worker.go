@@ -198,10 +198,6 @@ func (l *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.Volume
 		l.Queue.End(e, queue.Postpone(lane, delay))
 		return
 	}
-	if op == attach.Attaching && isNodeFull(err) {
-		l.Queue.End(e, queue.WaitForPlace(lane))
-		return
-	}
 	l.Queue.End(e, queue.BackOff(lane, delay))
 }
 

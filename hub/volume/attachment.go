@@ -251,7 +251,9 @@ func (t *Table) Gone(id Identity, last *attach.Record, noted bool) {
 	case noted: // by another process
 		t.Queue.DetachedLocked("", id.Node)
 	}
-	t.Queue.LeaveLineLocked(queue.ClaimKey(id.Name))
+	if t.attachments[id.Name] == nil {
+		t.Queue.DropLocked(queue.ClaimKey(id.Name))
+	}
 }
 
 // Missing ends the Attachment of a VolumeAttachment with its run: after the run began, or after ClearChanged, the cache did not
@@ -269,7 +271,7 @@ func (t *Table) gone(a *Attachment) {
 	if a.gone.IsZero() {
 		a.gone = time.Now()
 	}
-	if t.Queue.EndLocked(queue.ClaimKey(a.Name)) {
+	if t.Queue.DropLocked(queue.ClaimKey(a.Name)) {
 		t.close(a)
 	}
 }

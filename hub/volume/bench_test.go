@@ -45,7 +45,7 @@ func BenchmarkIsUnchanged(b *testing.B) {
 func BenchmarkReserveWhileMuchIsUnowned(b *testing.B) {
 	table := fullOfUnowned()
 	table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, queue.Place{})
-	e := table.Queue.Take(time.Now())
+	e := next(table)
 	b.ReportAllocs()
 	for b.Loop() {
 		if !table.Queue.MayCall(e, only("handle", "node-2")) {

@@ -183,12 +183,12 @@ func (t *Table) Apply(a *Attachment, r *Run, e Effect, o Outcome) {
 			r.secret = *r.Plan.SecretRef
 		}
 	case Publish:
-		if a.NodeFull = o.Result == NoPlace; a.NodeFull {
-			t.Queue.RefusedLocked(key)
-		}
+		a.NodeFull = o.Result == NoPlace
 		if ok {
 			a.Belief, a.Context, a.Secrets = Published, o.Context, o.Secrets
-			t.Queue.PublishedLocked(key)
+		}
+		if ok || a.NodeFull {
+			t.Queue.AnsweredLocked(key, a.NodeFull)
 		}
 	case MarkAttached:
 		a.Unsure = a.Unsure || o.Result == NotDone

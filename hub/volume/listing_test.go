@@ -22,12 +22,12 @@ func TestListingIsOutOfDateWhereAnEntryWasOrIs(t *testing.T) {
 		}, false},
 		"work before": {func(table *volume.Table) { runAt(table, place) }, func(*volume.Table) {}, false},
 		"work began before and ended": {func(table *volume.Table) { table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, place) },
-			func(table *volume.Table) { table.Queue.End(table.Queue.Take(time.Now()), queue.Finished) }, true},
+			func(table *volume.Table) { table.Queue.End(next(table), queue.Finished) }, true},
 		"work meanwhile": {func(*volume.Table) {}, func(table *volume.Table) { runAt(table, place) }, true},
 		"work goes on":   {func(table *volume.Table) { table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, place) }, func(*volume.Table) {}, true},
 		"a worker found the target": {func(table *volume.Table) {}, func(table *volume.Table) {
 			table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, queue.Place{})
-			e := table.Queue.Take(time.Now())
+			e := next(table)
 			table.Queue.MayCall(e, place)
 			table.Queue.End(e, queue.Finished)
 		}, true},
@@ -52,7 +52,7 @@ func TestListingIsOutOfDateWhereAnEntryWasOrIs(t *testing.T) {
 // runAt has a worker do all work for a VolumeAttachment at a place.
 func runAt(table *volume.Table, p queue.Place) {
 	table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, p)
-	table.Queue.End(table.Queue.Take(time.Now()), queue.Finished)
+	table.Queue.End(next(table), queue.Finished)
 }
 
 func TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing(t *testing.T) {

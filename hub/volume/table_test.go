@@ -39,7 +39,7 @@ func taken(t *testing.T, table *volume.Table, name string, l queue.Lane, p queue
 // take has the next entry run, which has to be that of a key.
 func take(t *testing.T, table *volume.Table, key queue.Key) *queue.Item {
 	t.Helper()
-	e := table.Queue.Take(time.Now())
+	e := next(table)
 	if e == nil {
 		t.Fatalf("nothing was started, want %v", key)
 	}
@@ -52,7 +52,7 @@ func take(t *testing.T, table *volume.Table, key queue.Key) *queue.Item {
 // started returns the names of all entries that start now, which then run.
 func started(table *volume.Table) []string {
 	var names []string
-	for e := table.Queue.Take(time.Now()); e != nil; e = table.Queue.Take(time.Now()) {
+	for e := next(table); e != nil; e = next(table) {
 		names = append(names, e.Key.Name)
 	}
 	return names
@@ -68,3 +68,9 @@ func look(t *testing.T, table *volume.Table, name string) queue.Progress {
 }
 
 func at(nodeID string) attach.Target { return attach.Target{VolumeHandle: "v", NodeID: nodeID} }
+
+// next returns the item that starts now, nil for none.
+func next(table *volume.Table) *queue.Item {
+	e, _ := table.Queue.Start(time.Now())
+	return e
+}

@@ -100,7 +100,7 @@ func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationUnownedWhenTheR
 				wantUnowned(t, table, "a")
 				// The entry of the object looks once more: another one may have its name.
 				got := map[queue.Key]*queue.Item{}
-				for e := table.Queue.Take(time.Now()); e != nil; e = table.Queue.Take(time.Now()) {
+				for e := next(table); e != nil; e = next(table) {
 					got[e.Key] = e
 					if e.Key == queue.ClaimKey("va") {
 						table.Queue.End(e, queue.Finished)
@@ -209,7 +209,7 @@ func TestUnownedPublicationIsSharedIfItWasPublishedSo(t *testing.T) {
 			table := openTable(10, 0, true)
 			taken(t, table, "other", queue.AttachLane, shared("v", "b"))
 			table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, attach.Record{Target: at("a"), Nodes: nodes}, time.Now())
-			if got := table.Queue.Take(time.Now()) != nil; got != want {
+			if got := next(table) != nil; got != want {
 				t.Errorf("detached beside the other: %v, want %v", got, want)
 			}
 		})

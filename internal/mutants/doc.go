@@ -109,7 +109,7 @@
 //   - absence in a listing ends an unowned publication that was never tried. A storage system whose list is late has a volume left attached for ever.
 //     Killed by hub/tests.TestVolumeLeftAttachedEndsWhenTheDriverListsItElsewhere.
 //
-// hub/queue/order.go:
+// hub/queue/volume.go:
 //
 //   - publish does not wait for the detach elsewhere. A single-node volume is attached to two nodes.
 //     Killed by hub/queue.TestNextFollowsTheRules, hub/reconcile.TestExploreVolumes.
@@ -121,18 +121,17 @@
 //     Killed by hub/queue.TestNextFollowsTheRules.
 //   - call that needs the volume for itself is overtaken. It waits as long as others come.
 //     Killed by hub/queue.TestNextFollowsTheRules.
+//   - attach that waits for a place counts as due. A volume cannot be attached elsewhere while its attach to a full node waits.
+//     Killed by hub/queue.TestHeldAttachDoesNotWithholdItsVolume.
 //   - detach waits for a detach that backs off. A volume whose old node is broken is never attached elsewhere.
 //     Killed by hub/queue.TestNextFollowsTheRules.
 //
-// hub/queue/volume.go:
-//
-//   - attach that waits for a place counts as due. A volume cannot be attached elsewhere while its attach to a full node waits.
-//     Killed by hub/queue.TestHeldAttachDoesNotWithholdItsVolume.
-//
-// hub/queue/run.go:
+// hub/queue/work.go:
 //
 //   - MayCall lets every call go. A single-node volume is attached while the detach elsewhere that came meanwhile is in flight.
 //     Killed by hub/queue.TestWorkerThatFindsADetachLeavesItsItemAndTheItemRunsAnewWhenThatEnds.
+//   - failures of the attach delay the detach. A Pod that was deleted keeps its volume for minutes.
+//     Killed by hub/queue.TestFailuresOfAnAttachAreNotThoseOfTheDetach.
 //   - work is repeated without a pause. One VolumeAttachment keeps a processor busy.
 //     Killed by hub/queue.TestAWorkerCannotRepeatItsWorkWithoutAPause.
 //
@@ -283,11 +282,6 @@
 //     Killed by hub/reconcile.TestBackoffDoublesUpToItsLimit.
 //   - full backoff after errors that pass soon. Attaches wait for a minute after a driver has restarted.
 //     Killed by hub/reconcile.TestLongestWaitAfterEachErrorIsAsDocumented.
-//
-// hub/queue/retries.go:
-//
-//   - failures of the attach delay the detach. A Pod that was deleted keeps its volume for minutes.
-//     Killed by hub/queue.TestFailuresOfAnAttachAreNotThoseOfTheDetach.
 //
 // hub/drift/missing.go:
 //

@@ -20,7 +20,7 @@ var retryRows = []mutant{
 	{
 		name:   "failures of the attach delay the detach",
 		harm:   "A Pod that was deleted keeps its volume for minutes.",
-		file:   "hub/queue/retries.go",
+		file:   "hub/queue/work.go",
 		old:    "r.Operation != op || e.Tries == 0 {",
 		new:    "e.Tries == 0 {",
 		killed: []string{"hub/queue.TestFailuresOfAnAttachAreNotThoseOfTheDetach"},
@@ -36,9 +36,9 @@ var retryRows = []mutant{
 	{
 		name:   "work is repeated without a pause",
 		harm:   "One VolumeAttachment keeps a processor busy.",
-		file:   "hub/queue/run.go",
-		old:    "pause = e.repeat()",
-		new:    "pause = 0*e.repeat()",
+		file:   "hub/queue/work.go",
+		old:    "else if e.repeats > 1 {",
+		new:    "else if e.repeats > 1 && false {",
 		killed: []string{"hub/queue.TestAWorkerCannotRepeatItsWorkWithoutAPause"},
 	},
 	{
