@@ -18,6 +18,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/reconcile"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -34,7 +35,7 @@ type Options struct {
 	// the hub stops. They are cancelled then. Zero cancels at once.
 	Grace time.Duration
 	// Leases says which process works for which driver; nil: this process works for all.
-	Leases Leases
+	Leases driver.Leases
 	// LeaseNamespace is the namespace of a driver's lease if the settings name none.
 	LeaseNamespace string
 	// LeaseDuration is the duration of the leases. A leader that cannot call its driver for that long
@@ -48,7 +49,7 @@ type Options struct {
 	// Probes receives the checks of readiness and liveness; may be nil.
 	Probes *status.Probes
 	// Connect connects to a driver; nil means csiclient.Connect.
-	Connect ConnectFunc
+	Connect driver.ConnectFunc
 	// Rights asks for the rights of this process; nil: the checklist does not have them.
 	Rights view.RightsFunc
 }
@@ -57,13 +58,12 @@ type Options struct {
 type Hub struct {
 	view.View // for the status
 
-	options Options
-	cluster *cache.Cluster
-	routes  *reconcile.Router
+	drivers driver.Options
+	probes  *status.Probes
 
 	mu       sync.Mutex
-	managers map[string]*manager // by driver; guarded by mu
-	memories map[string]memory   // by driver, also of drivers that are not served any more; guarded by mu
+	managers map[string]*served          // by driver; guarded by mu
+	memories map[string]reconcile.Memory // by driver, also of drivers that are not served any more; guarded by mu
 }
 
 // New returns a Hub. It starts nothing.
@@ -73,7 +73,7 @@ func New(o Options) (*Hub, error) {
 	}
 	o.Metrics, o.Probes = cmp.Or(o.Metrics, status.NewMetrics()), cmp.Or(o.Probes, new(status.Probes))
 	if o.Connect == nil {
-		o.Connect = func(ctx context.Context, d registry.Driver) (Session, error) {
+		o.Connect = func(ctx context.Context, d registry.Driver) (driver.Session, error) {
 			return csiclient.Connect(ctx, d, o.Metrics.Driver(d.Name).Call)
 		}
 	}
@@ -81,9 +81,10 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{options: o, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}}
-	h.routes = reconcile.NewRouter(cluster, h.observeDeletion)
-	h.View = view.View{Cluster: cluster, Leases: o.Leases, LeaseOf: h.leaseOf, Rights: o.Rights, Served: h.served}
+	h := &Hub{probes: o.Probes, managers: map[string]*served{}, memories: map[string]reconcile.Memory{}}
+	h.drivers = driver.Options{Kube: o.Kube, Grace: o.Grace, Leases: o.Leases, LeaseNamespace: o.LeaseNamespace, LeaseDuration: o.LeaseDuration,
+		Events: o.Events, Metrics: o.Metrics, Connect: o.Connect, Cluster: cluster, Routes: reconcile.NewRouter(cluster, h.observeDeletion), View: &h.View}
+	h.View = view.View{Cluster: cluster, Leases: o.Leases, LeaseOf: h.drivers.LeaseOf, Rights: o.Rights, Served: h.served}
 	return h, nil
 }
 
@@ -91,35 +92,35 @@ func New(o Options) (*Hub, error) {
 // work for, and remembers the volume if it may still be attached. It does not block.
 func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	h.mu.Lock()
-	t, m := h.memories[va.Spec.Attacher].table, h.managers[va.Spec.Attacher]
+	memory, m := h.memories[va.Spec.Attacher], h.managers[va.Spec.Attacher]
 	h.mu.Unlock()
-	if t == nil {
+	if memory.Table == nil {
 		return
 	}
 	decider := attach.Driver{Name: va.Spec.Attacher}
 	if m != nil {
-		decider.Capabilities = m.session().capabilities()
+		decider.Capabilities = m.Decider().Capabilities
 	}
-	reconcile.Memory{Table: t}.ObserveDeletion(decider, h.cluster.Inputs(va))
+	memory.ObserveDeletion(decider, h.drivers.Cluster.Inputs(va))
 }
 
 // Run serves the drivers of the latest snapshot until ctx ends, and returns when all have drained. The failure
 // of a driver does not end it. A Hub can run only once.
 func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	var synced, following atomic.Bool
-	h.options.Probes.Add(status.Ready, "caches", holds(&synced, "the caches of the cluster's objects are not filled yet"))
-	h.options.Probes.Add(status.Ready, "drivers", holds(&following, "which drivers to serve is not known yet"))
-	h.options.Probes.Add(status.Live, "caches", checkSync(time.Now(), synced.Load))
-	h.options.Probes.Add(status.Live, "queues", h.checkMoving)
-	if err := h.cluster.Listen(h.routes.Handlers()); err != nil {
+	h.probes.Add(status.Ready, "caches", holds(&synced, "the caches of the cluster's objects are not filled yet"))
+	h.probes.Add(status.Ready, "drivers", holds(&following, "which drivers to serve is not known yet"))
+	h.probes.Add(status.Live, "caches", checkSync(time.Now(), synced.Load))
+	h.probes.Add(status.Live, "queues", h.checkMoving)
+	if err := h.drivers.Cluster.Listen(h.drivers.Routes.Handlers()); err != nil {
 		return fmt.Errorf("listen to the cluster: %w", err)
 	}
 	// The caches outlive ctx: drivers that drain still read them.
 	caches, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer h.cluster.Stop()
+	defer h.drivers.Cluster.Stop()
 	defer stop()
 	release := context.AfterFunc(ctx, stop) // before the first driver may need them
-	if err := h.cluster.Start(caches); err != nil {
+	if err := h.drivers.Cluster.Start(caches); err != nil {
 		if ctx.Err() != nil {
 			return nil // the end has caused the error
 		}
@@ -169,9 +170,20 @@ func (h *Hub) checkMoving() error {
 	h.mu.Unlock()
 	var wedged []error
 	for name, m := range managers {
-		if m.get().leader != nil && m.queue.IsWedged(time.Now()) {
+		if m.IsWedged(time.Now()) {
 			wedged = append(wedged, fmt.Errorf("work for %s has not been looked at for %s", name, queue.WedgedAfter))
 		}
 	}
 	return errors.Join(wedged...)
+}
+
+// served returns the managers' look functions, by driver.
+func (h *Hub) served() map[string]func() view.Driver {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	looks := make(map[string]func() view.Driver, len(h.managers))
+	for name, m := range h.managers {
+		looks[name] = m.Look
+	}
+	return looks
 }

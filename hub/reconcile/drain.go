@@ -28,7 +28,7 @@ const (
 // work for the driver has ended. It keeps publications that it cannot detach for the next term. It blocks
 // until the detaches have ended, or ctx ends.
 func (l *Worker) DetachUnowned(ctx context.Context) {
-	if !l.IsUp() || ctx.Err() != nil || !l.Decider().Capabilities.PublishUnpublish {
+	if l.Away() != nil || ctx.Err() != nil || !l.Decider().Capabilities.PublishUnpublish {
 		return
 	}
 	l.findVanished(ctx)

@@ -148,11 +148,10 @@ func (h *exploredHost) options(writeLimit time.Duration) Options {
 			return attach.Driver{Name: exploredDriver, DefaultFSType: settings.DefaultFSType, NoAttach: !h.cluster.AttachRequired(exploredDriver), Capabilities: capabilitiesOf(h.session)}
 		},
 		Session:  func() Session { return h.session },
-		IsUp:     func() bool { return true },
+		Away:     func() error { return nil },
 		MayName:  func(corev1.SecretReference) error { return nil },
 		Failed:   func(error, status.Failure, time.Duration) {},
 		Conflict: func(status.ForeignWriter) {},
-		WhyStuck: func(_ *storagev1.VolumeAttachment, _ attach.Operation, _ int, last error) error { return last },
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 	eventrecord "k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
@@ -49,6 +49,9 @@ type Session interface {
 	Ended() context.Context
 	ListVolumes(ctx context.Context, pageSize int) (listed csiclient.Published, took time.Duration, err error)
 	Info() csiclient.Info
+	// UnansweredSince returns since when the driver has answered no call, zero if it has answered all. A call counts while its
+	// item is there.
+	UnansweredSince(has func(queue.Key) bool) time.Time
 	// Since returns when the use of the session began.
 	Since() time.Time
 }
@@ -67,11 +70,10 @@ type Options struct {
 	Settings   func() registry.Settings                              // the present ones
 	Decider    func() attach.Driver                                  // the present one
 	Session    func() Session                                        // the latest one, which may have ended; nil: there was none
-	IsUp       func() bool                                           // the driver can be called
+	Away       func() error                                          // why the driver cannot be called, nil if it can
 	MayName    func(corev1.SecretReference) error                    // an error for a Secret that volumes of the driver may not name
 	Failed     func(err error, f status.Failure, took time.Duration) // a try has failed
 	Conflict   func(status.ForeignWriter)                            // another attacher has written
-	WhyStuck   func(*storagev1.VolumeAttachment, attach.Operation, int, error) error
 }
 
 // Worker does the work for one driver during one term of its lease: it attaches and detaches its volumes. It shares nothing with
@@ -88,6 +90,7 @@ type Worker struct {
 	nodes           drift.Nodes
 
 	conflictLog loglimit.Problem
+	stuck       map[types.UID]stuckVolume // VolumeAttachments at the last ReportOverdue, which alone uses it
 
 	// See checkCapability: how often a VolumeAttachment that records a call was seen, and what that was when none was found.
 	callsSeen, noCallsAt atomic.Int64

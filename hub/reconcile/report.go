@@ -133,6 +133,3 @@ func (l *Worker) checkWriter(before, va *storagev1.VolumeAttachment) {
 	}
 	l.Conflict(status.ForeignWriter{Manager: manager, Time: at, VolumeAttachment: va.Name})
 }
-
-// StuckReason returns the reason of Events about an operation that is stuck.
-func StuckReason(op attach.Operation) string { return reasonOf(op, attachStuck, detachStuck) }

@@ -80,12 +80,16 @@ func (d *routedWorker) options(logger klog.Logger, kube attach.Kube, cluster *ca
 		Decider: func() attach.Driver {
 			return attach.Driver{Name: driver, NoAttach: !cluster.AttachRequired(driver), Capabilities: capabilitiesOf(d.session)}
 		},
-		Session:  func() Session { return d.session },
-		IsUp:     func() bool { return d.session != nil },
+		Session: func() Session { return d.session },
+		Away: func() error {
+			if d.session == nil {
+				return ErrDisconnected
+			}
+			return nil
+		},
 		MayName:  func(corev1.SecretReference) error { return nil },
 		Failed:   func(error, status.Failure, time.Duration) {},
 		Conflict: func(status.ForeignWriter) {},
-		WhyStuck: func(_ *storagev1.VolumeAttachment, _ attach.Operation, _ int, last error) error { return last },
 	}
 }
 
@@ -239,14 +243,16 @@ type connected struct {
 	*csiclient.Session
 }
 
-func (connected) CallBegins(queue.Key) {}
-func (connected) Answered()            {}
-func (connected) Since() time.Time     { return time.Time{} }
+func (connected) CallBegins(queue.Key)                           {}
+func (connected) Answered()                                      {}
+func (connected) UnansweredSince(func(queue.Key) bool) time.Time { return time.Time{} }
+func (connected) Since() time.Time                               { return time.Time{} }
 
 // steadySession is the part of a Session that these tests do not look at.
 type steadySession struct{ Session }
 
-func (steadySession) CallBegins(queue.Key)   {}
-func (steadySession) Answered()              {}
-func (steadySession) Ended() context.Context { return context.Background() }
-func (steadySession) Since() time.Time       { return time.Time{} }
+func (steadySession) CallBegins(queue.Key)                           {}
+func (steadySession) Answered()                                      {}
+func (steadySession) Ended() context.Context                         { return context.Background() }
+func (steadySession) UnansweredSince(func(queue.Key) bool) time.Time { return time.Time{} }
+func (steadySession) Since() time.Time                               { return time.Time{} }

@@ -230,7 +230,7 @@ func (l *Worker) saveError(ctx context.Context, va *storagev1.VolumeAttachment, 
 // writeError writes an error into the status. It only logs a failure to write: the operation is tried again anyway.
 func (l *Worker) writeError(ctx context.Context, va *storagev1.VolumeAttachment, e *queue.Item, op attach.Operation, cause error) {
 	if op.IsStuck(va, l.Settings().StuckAfter, time.Now()) {
-		cause = l.WhyStuck(va, op, e.Tries+1, cause)
+		cause = stuckError(va, op, e.Tries+1, lastError(cause))
 	}
 	if err := l.attacher().SaveError(ctx, va, op, cause); err != nil {
 		klog.FromContext(ctx).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", cause, "err", err)

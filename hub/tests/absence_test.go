@@ -18,6 +18,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -50,7 +51,7 @@ type plug struct {
 }
 
 type plugged struct {
-	hub.Session
+	hubdriver.Session
 	ended context.Context
 	end   func()
 }
@@ -60,7 +61,7 @@ func (s *plugged) Close()                      { s.end() }
 func (s *plugged) Info() csiclient.Info        { return csiclient.Info{Name: "d"} }
 func (s *plugged) Probe(context.Context) error { return nil }
 
-func (p *plug) connect(context.Context, registry.Driver) (hub.Session, error) {
+func (p *plug) connect(context.Context, registry.Driver) (hubdriver.Session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.away {
@@ -139,7 +140,7 @@ func (f *freeLeases) expect(t *testing.T, when string, terms int, held bool) {
 }
 
 // plugIn runs a hub that reaches its driver over a plug, until the test ends.
-func plugIn(t *testing.T, p *plug, leases hub.Leases, duration time.Duration) {
+func plugIn(t *testing.T, p *plug, leases hubdriver.Leases, duration time.Duration) {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://cluster", Transport: emptyCluster{}, QPS: -1})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -25,7 +26,9 @@ func BenchmarkAttachAndDetach(b *testing.B) {
 		b.Fatal(err)
 	}
 	kube := fakekube.New().Client()
-	connect := func(context.Context, registry.Driver) (hub.Session, error) { return newBackendSession(backend), nil }
+	connect := func(context.Context, registry.Driver) (hubdriver.Session, error) {
+		return newBackendSession(backend), nil
+	}
 	h, err := hub.New(hub.Options{Kube: kube, Connect: connect})
 	if err != nil {
 		b.Fatal(err)

@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -20,7 +20,7 @@ type switchedLease struct {
 	taken atomic.Bool
 }
 
-// Hold implements hub.Leases.
+// Hold implements hubdriver.Leases.
 func (l *switchedLease) Hold(ctx context.Context, c lease.Claim) error {
 	select {
 	case <-ctx.Done():
@@ -31,10 +31,10 @@ func (l *switchedLease) Hold(ctx context.Context, c lease.Claim) error {
 	return c.Serve(ctx, lease.Always())
 }
 
-// Holder implements hub.Leases.
+// Holder implements hubdriver.Leases.
 func (l *switchedLease) Holder(lease.Name) (lease.Holder, bool) { return lease.Holder{}, false }
 
-// Members implements hub.Leases.
+// Members implements hubdriver.Leases.
 func (l *switchedLease) Members() []lease.Member { return nil }
 
 // csi-attacher's status patch has no test of the uid: it marked the next object of the same name as attached, which has
@@ -54,7 +54,7 @@ func TestVolumeThatASidecarAttachedForTheWrongObjectIsDetachedAtTheTakeover(t *t
 				if !c.active {
 					v.options.Leases, v.options.LeaseNamespace, v.options.LeaseDuration = held, "hub", 15*time.Second
 				}
-				v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+				v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 					s := newBackendSession(v.backend)
 					s.info.Capabilities.PublishUnpublish = c.can
 					return s, nil

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
@@ -130,7 +130,7 @@ func TestChecklistIsOpenForADriverThatWasCalledAndHasNoCapability(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(v *virtual) {
 				v.driver.Mode = registry.ModeObserve
-				v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+				v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 					s := newBackendSession(v.backend)
 					s.info.Capabilities.PublishUnpublish = c.capable
 					return s, nil

@@ -22,6 +22,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -54,7 +55,7 @@ func inMemory(t *testing.T, dial func(ctx context.Context, before int) (*memoryS
 		w := &memoryWorld{t: t, api: fakekube.New(), updates: make(chan registry.Snapshot, 1)}
 		w.kube = w.api.Client()
 		var err error
-		w.hub, err = hub.New(hub.Options{Kube: w.kube, Grace: time.Minute, Connect: func(ctx context.Context, _ registry.Driver) (hub.Session, error) {
+		w.hub, err = hub.New(hub.Options{Kube: w.kube, Grace: time.Minute, Connect: func(ctx context.Context, _ registry.Driver) (hubdriver.Session, error) {
 			w.mu.Lock()
 			before := w.dials
 			w.dials++
@@ -138,7 +139,7 @@ func (w *memoryWorld) dialled() (int, []*memorySession) {
 }
 
 // checkState checks what the hub shows of the driver.
-func (w *memoryWorld) checkState(when string, state hub.State, words string) {
+func (w *memoryWorld) checkState(when string, state hubdriver.State, words string) {
 	w.t.Helper()
 	if got, _ := shown(w.hub, memoryDriver); got.State != string(state) || !strings.Contains(got.Reason, words) {
 		w.t.Errorf("%s the driver is %s: %q, want %s and a reason with %q", when, got.State, got.Reason, state, words)
@@ -265,11 +266,11 @@ func TestADriverThatAnswersNothingIsDialledAnew(t *testing.T) {
 				return &memorySession{}, nil // another process, which is well
 			}
 			inMemory(t, dial, func(t *testing.T, w *memoryWorld) {
-				w.checkState("at first", hub.Ready, "")
+				w.checkState("at first", hubdriver.Ready, "")
 				time.Sleep(5 * time.Minute)
 				w.attachment("v")
 				time.Sleep(time.Minute)
-				w.checkState("later", hub.Ready, "")
+				w.checkState("later", hubdriver.Ready, "")
 				dials, sessions := w.dialled()
 				if dials != 2 {
 					t.Errorf("dialled %d times, want 2", dials)
@@ -371,7 +372,7 @@ func TestPanicInAProbeOrADialAnewRestartsTheDriver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, dial, func(t *testing.T, w *memoryWorld) {
 				time.Sleep(5 * time.Minute)
-				w.checkState("in the end", hub.Ready, "")
+				w.checkState("in the end", hubdriver.Ready, "")
 				w.attachment("v")
 				if _, sessions := w.dialled(); len(sessions) != 2 || !sessions[0].isClosed() || !w.isAttached("v") {
 					t.Errorf("%d connections, attached: %v; want a second connection in the place of the first, and the volume attached", len(sessions), w.isAttached("v"))
@@ -414,7 +415,7 @@ func TestADriverThatIsNotReadyForLongKeepsItsConnection(t *testing.T) {
 		set(false)
 		for range 60 {
 			time.Sleep(time.Minute)
-			w.checkState("meanwhile", hub.Probing, "not ready")
+			w.checkState("meanwhile", hubdriver.Probing, "not ready")
 		}
 		if dials, _ := w.dialled(); dials != 1 {
 			t.Errorf("dialled %d times in an hour, want once: it answers", dials)
@@ -422,7 +423,7 @@ func TestADriverThatIsNotReadyForLongKeepsItsConnection(t *testing.T) {
 		time.Sleep(time.Millisecond) // no Probe and no dial is under way: either may be first at one instant
 		set(true)
 		time.Sleep(2 * time.Hour)
-		w.checkState("in the end", hub.Ready, "")
+		w.checkState("in the end", hubdriver.Ready, "")
 		if _, sessions := w.dialled(); len(sessions) != 1 || sessions[0].isClosed() || len(sessions[0].calls()) != 1 || !w.isAttached("v") {
 			t.Errorf("%d connections, the volume attached: %v; want it to be so by one call on the first connection", len(sessions), w.isAttached("v"))
 		}
@@ -498,7 +499,7 @@ func TestTheEndOfAConnectionIsSeenWhileAProbeIsInFlight(t *testing.T) {
 		_, sessions := w.dialled()
 		sessions[0].goAway()
 		synctest.Wait()
-		w.checkState("then", hub.Lost, "ended")
+		w.checkState("then", hubdriver.Lost, "ended")
 		w.attachment("v")
 		time.Sleep(time.Minute)
 		if reads, calls := w.secretReads(), len(sessions[0].calls()); reads > 0 || calls > 0 {
@@ -513,7 +514,7 @@ func TestWorkThatCannotSucceedNowIsNotRepeatedWithoutAPause(t *testing.T) {
 	inMemory(t, dial, func(t *testing.T, w *memoryWorld) {
 		w.attachment("v")
 		time.Sleep(20 * time.Second)
-		w.checkState("meanwhile", hub.Ready, "")
+		w.checkState("meanwhile", hubdriver.Ready, "")
 		if reads := w.secretReads(); reads < 2 || reads > 40 {
 			t.Errorf("%d reads of the secret in 20 seconds, want a few", reads)
 		}

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -33,7 +33,7 @@ type fatalSession struct {
 
 // fatalTo has the process of the driver end at some calls. It comes back after a time.
 func (v *virtual) fatalTo(f *fatal, back time.Duration) {
-	v.options.Connect = func(ctx context.Context, _ registry.Driver) (hub.Session, error) {
+	v.options.Connect = func(ctx context.Context, _ registry.Driver) (hubdriver.Session, error) {
 		if f.ends.Load() > 0 {
 			select {
 			case <-ctx.Done():

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -70,7 +70,7 @@ func TestDriverThatComesBackGetsItsCallsByAndBy(t *testing.T) {
 		v.driver.Workers, v.driver.Timeout = 32, 24*time.Hour
 		var away atomic.Bool
 		var session atomic.Pointer[backendSession]
-		v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+		v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 			if away.Load() {
 				return nil, errors.New("nobody answers")
 			}

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -16,7 +16,7 @@ import (
 // or the controller starts without its capabilities. It returns what ends the present session.
 func (v *virtual) sessionsWithout(numbers ...int) (end func()) {
 	var sessions []*backendSession
-	v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+	v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 		s := newBackendSession(v.backend)
 		for _, n := range numbers {
 			s.info.Capabilities.PublishUnpublish = s.info.Capabilities.PublishUnpublish && n != len(sessions)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
@@ -93,7 +93,7 @@ func goroutinesOf(packages ...string) []string {
 }
 
 // sessions returns all that the hub has had.
-func (x *wire) sessions() []hub.Session {
+func (x *wire) sessions() []hubdriver.Session {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.opened

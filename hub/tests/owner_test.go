@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -127,7 +127,7 @@ func TestFailedDetachOfWhatWasLeftAttachedIsToldByAnEvent(t *testing.T) {
 // A proxy ends each connection after some minutes: no session is ever old enough to be believed.
 func TestVolumeIsGivenUpAlsoWhereNoConnectionLasts(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+		v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 			s := newBackendSession(v.backend)
 			s.info.Capabilities.ListPublishedNodes = false // its list would show the volume: it would be reported as dangling
 			time.AfterFunc(10*time.Minute, s.Close)
@@ -148,7 +148,7 @@ func TestVolumeIsGivenUpAlsoWhereNoConnectionLasts(t *testing.T) {
 func TestPersistentVolumeDoesNotWaitForEverForADriverThatIsAway(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		var sessions []*backendSession
-		v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+		v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 			if len(sessions) > 0 {
 				return nil, errors.New("nobody answers")
 			}
@@ -212,7 +212,7 @@ func TestFinalizerThatIsTakenBeforeTheDriverCouldBeCalledLeavesNothingAttached(t
 		stop()
 		connect := v.options.Connect
 		var back atomic.Bool
-		v.options.Connect = func(ctx context.Context, d registry.Driver) (hub.Session, error) {
+		v.options.Connect = func(ctx context.Context, d registry.Driver) (hubdriver.Session, error) {
 			if !back.Load() {
 				return nil, errors.New("nobody answers")
 			}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -73,7 +74,7 @@ func (s bombSession) ControllerUnpublishVolume(ctx context.Context, r *csi.Contr
 
 // bombLeases passes a bomb before each claim.
 type bombLeases struct {
-	hub.Leases
+	hubdriver.Leases
 	*bomb
 }
 
@@ -126,7 +127,7 @@ func (v *virtual) withBomb(at string, after int32) (b *bomb, dials *atomic.Int32
 	v.options.Kube, v.kube = v.kube, kube
 	v.options.Leases = bombLeases{v.options.Leases, b}
 	v.options.Events = bombRecorder{v.events, b}
-	v.options.Connect = func(_ context.Context, d registry.Driver) (hub.Session, error) {
+	v.options.Connect = func(_ context.Context, d registry.Driver) (hubdriver.Session, error) {
 		if d.Name == otherDriver {
 			dials.Add(1)
 			return newBackendSession(other), nil
@@ -265,8 +266,8 @@ func TestPanicInAnyGoroutineOfADriverRestartsThatDriverAlone(t *testing.T) {
 // cannot be.
 var goroutines = map[string]string{
 	"hub/reconcile/drain.go sideBySide":  "panics.Contain inside",
-	"hub/leader.go run":                  "a cancel function",
-	"hub/connection.go use":              "a cancel function",
+	"hub/driver/lifecycle.go run":        "a cancel function",
+	"hub/driver/connection.go use":       "a cancel function",
 	"hub/csiclient/session.go follow":    "panics.Contain itself",
 	"hub/lease/candidate.go Hold":        "only notifies",
 	"hub/lease/watcher.go updateWatches": "panics.Catch inside",
@@ -278,7 +279,7 @@ var goroutines = map[string]string{
 // A goroutine that is started in another way than by panics.Go could end the process by a panic.
 func TestGoroutinesOfADriverAreStartedByPanicsGo(t *testing.T) {
 	seen := map[string]bool{}
-	for _, folder := range []string{".", "reconcile", "observe", "attach", "volume", "queue", "drift", "lease", "csiclient", "cache"} {
+	for _, folder := range []string{".", "driver", "reconcile", "observe", "attach", "volume", "queue", "drift", "lease", "csiclient", "cache"} {
 		files, err := filepath.Glob(filepath.Join("..", folder, "*.go"))
 		if err != nil {
 			t.Fatal(err)

@@ -7,15 +7,15 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // fragileSession panics on the first publish of one volume.
 type fragileSession struct {
-	hub.Session
+	hubdriver.Session
 	volume string
 	panics *atomic.Int32
 }
@@ -32,7 +32,7 @@ func TestPanicInOneDriverRestartsThatDriverAndNoOther(t *testing.T) {
 	fragile, backend := w.driver("fragile", fakecsi.Options{})
 	steady, steadyBackend := w.driver("steady", fakecsi.Options{})
 	var panics atomic.Int32
-	w.options.Connect = func(ctx context.Context, d registry.Driver) (hub.Session, error) {
+	w.options.Connect = func(ctx context.Context, d registry.Driver) (hubdriver.Session, error) {
 		s, err := csiclient.Connect(ctx, d, nil)
 		if err != nil || d.Name != fragile {
 			return s, err

@@ -8,14 +8,14 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // connect connects a process to the driver, as csiclient does: a driver that is not ready is not connected to.
-func (p *process) connect(ctx context.Context, _ registry.Driver) (hub.Session, error) {
+func (p *process) connect(ctx context.Context, _ registry.Driver) (hubdriver.Session, error) {
 	t := p.replica.trial
 	s := &trialSession{backendSession: newBackendSession(t.backend), process: p}
 	s.lost, s.lose = context.WithCancel(p.cut)

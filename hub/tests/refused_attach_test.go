@@ -9,9 +9,9 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -119,7 +119,7 @@ func TestDriverThatRefusesAnAttachWhateverIsDetachedIsNotCalledWithoutEnd(t *tes
 		v.unexpected(registry.UnexpectedDetach)
 		v.dangling()
 		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.FailedPrecondition}}})
-		v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+		v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 			return lyingSession{newBackendSession(v.backend)}, nil
 		}
 		v.start()

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -46,7 +46,7 @@ func (v *virtual) leaveAttached(code codes.Code) {
 // which end ends.
 func (v *virtual) connectOnceWithUnpublish() (end func()) {
 	var sessions []*backendSession
-	v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+	v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 		s := newBackendSession(v.backend)
 		s.info.Capabilities.PublishUnpublish = len(sessions) == 0
 		sessions = append(sessions, s)
@@ -178,7 +178,7 @@ func TestDriverThatHasJustStartedIsNotBelievedThatItKnowsNoVolume(t *testing.T) 
 	inVirtualTime(t, func(v *virtual) {
 		var sessions []*backendSession
 		connect := v.options.Connect
-		v.options.Connect = func(ctx context.Context, d registry.Driver) (s hub.Session, err error) {
+		v.options.Connect = func(ctx context.Context, d registry.Driver) (s hubdriver.Session, err error) {
 			s, err = connect(ctx, d)
 			sessions = append(sessions, s.(*backendSession))
 			return s, err

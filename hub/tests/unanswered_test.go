@@ -13,7 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
@@ -189,7 +189,7 @@ func TestStatusOfAStuckVolumeSaysWhatItWaitsFor(t *testing.T) {
 }
 
 func TestVolumesThatWaitForADriverAreCountedThoughNobodyWorksForIt(t *testing.T) {
-	away := func(context.Context, registry.Driver) (hub.Session, error) { return nil, errors.New("refused") }
+	away := func(context.Context, registry.Driver) (hubdriver.Session, error) { return nil, errors.New("refused") }
 	for name, tt := range map[string]struct {
 		make   func(*virtual)
 		state  string
@@ -236,7 +236,7 @@ func TestVolumesThatWaitForADriverAreCountedThoughNobodyWorksForIt(t *testing.T)
 
 // withMember are leases with another live replica.
 type withMember struct {
-	hub.Leases
+	hubdriver.Leases
 	identity string
 }
 
@@ -247,7 +247,7 @@ func (w withMember) Members() []lease.Member {
 func TestVolumesThatWaitForALostDriverAreCounted(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		var session *backendSession
-		v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+		v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 			if session != nil {
 				return nil, errors.New("refused")
 			}
@@ -277,7 +277,7 @@ func TestDriverIsDownSinceItCouldLastBeCalledWhoeverHoldsTheLease(t *testing.T) 
 	inVirtualTime(t, func(v *virtual) {
 		var away atomic.Bool
 		var session *backendSession
-		v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+		v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 			if away.Load() {
 				return nil, errors.New("refused")
 			}
@@ -319,7 +319,7 @@ func TestDriverIsDownSinceItCouldLastBeCalledWhoeverHoldsTheLease(t *testing.T) 
 
 func TestDriverThatWasNeverReachedIsDownSinceTheHubServesIt(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) { return nil, errors.New("refused") }
+		v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) { return nil, errors.New("refused") }
 		began := time.Now()
 		v.start()
 		v.pass(time.Hour)

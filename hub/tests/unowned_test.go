@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -85,7 +85,7 @@ func TestVolumeLeftAttachedEndsWhenTheDriverListsItElsewhere(t *testing.T) {
 				v.driver.Timeout, v.driver.Drift.Action = cmp.Or(c.timeout, 10*time.Second), registry.DriftReport
 				v.driver.Retry.Initial, v.driver.Retry.Max = 10*time.Minute, 10*time.Minute // longer than a call and two listings
 				var begin atomic.Bool
-				v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+				v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 					return listingSession{newBackendSession(v.backend), func() csiclient.Published {
 						if !begin.Load() {
 							return csiclient.Published{}
@@ -266,7 +266,7 @@ func TestVolumeLeftAttachedIsRememberedWhateverComesBetween(t *testing.T) {
 			inVirtualTime(t, func(v *virtual) {
 				v.driver.Drift.Interval = 0 // nobody else tells of it
 				var last atomic.Pointer[backendSession]
-				v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+				v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 					s := newBackendSession(v.backend)
 					last.Store(s)
 					return s, nil

@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -28,7 +28,7 @@ type endpoint struct {
 // endpoint has hubs that are started later reach the driver over an endpoint.
 func (v *virtual) endpoint() *endpoint {
 	e := &endpoint{v: v}
-	v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+	v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 		if e.away.Load() {
 			return nil, io.EOF
 		}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
@@ -75,7 +76,7 @@ func inVirtualTime(t *testing.T, f func(v *virtual)) {
 			driver: registry.Driver{Name: virtualDriver, Endpoint: "unix:///virtual", Settings: registry.DefaultSettings()},
 			events: eventrecord.NewFakeRecorder(1_000_000), health: new(status.Probes), verbosity: 2}
 		v.options = hub.Options{Kube: v.kube, Events: v.events, Metrics: status.NewMetrics(), Probes: v.health, Grace: 10 * time.Second,
-			Connect: func(context.Context, registry.Driver) (hub.Session, error) {
+			Connect: func(context.Context, registry.Driver) (hubdriver.Session, error) {
 				v.dials++
 				return newBackendSession(v.backend), nil
 			}}

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -51,7 +51,9 @@ func TestWhatAVolumeAttachmentWaitsForIsShownByKind(t *testing.T) {
 			return "stray"
 		}, status.Wait{Kind: status.WaitForConfiguration}},
 		"for a driver that cannot be called": {func(v *virtual) string {
-			v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) { return nil, errors.New("nobody listens") }
+			v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
+				return nil, errors.New("nobody listens")
+			}
 			v.start()
 			v.create(v.attachment("v", "n"))
 			return "v-n"

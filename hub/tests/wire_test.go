@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -23,7 +23,7 @@ type wire struct {
 	mu      sync.Mutex
 	said    []string
 	calls   []map[string]string // secrets of each publish
-	opened  []hub.Session
+	opened  []hubdriver.Session
 	between func(*http.Request, func() (*http.Response, error)) (*http.Response, error)
 	thawed  chan struct{} // closed: watches flow
 }
@@ -42,7 +42,7 @@ func (w *world) tap() *wire {
 		w.t.Fatal(err)
 	}
 	w.options.Kube = client
-	w.options.Connect = func(ctx context.Context, d registry.Driver) (hub.Session, error) {
+	w.options.Connect = func(ctx context.Context, d registry.Driver) (hubdriver.Session, error) {
 		s, err := csiclient.Connect(ctx, d, nil)
 		if err != nil {
 			return nil, err
@@ -172,7 +172,7 @@ func (b *heldBody) Close() error {
 
 // tappedSession notes the calls to a driver.
 type tappedSession struct {
-	hub.Session
+	hubdriver.Session
 	wire *wire
 }
 

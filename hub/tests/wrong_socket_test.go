@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -25,7 +25,7 @@ func TestADriverThatWasCalledAndIsReachedAtItsNodePluginIsBroken(t *testing.T) {
 		v.create(va)
 		v.pass(time.Second)
 		stop()
-		v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+		v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 			s := newBackendSession(v.backend)
 			s.info.Capabilities.PublishUnpublish = false
 			return s, nil
@@ -55,7 +55,7 @@ func TestADriverThatWasCalledAndIsReachedAtItsNodePluginIsBroken(t *testing.T) {
 
 func TestADriverThatWasNeverCalledNeedsNoAttention(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+		v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 			s := newBackendSession(v.backend)
 			s.info.Capabilities.PublishUnpublish = false
 			return s, nil

@@ -61,7 +61,7 @@
 //   - lease that another has taken is kept. Work goes on beside the new holder.
 //     Killed by hub/lease.TestALeaseThatIsTakenAwayIsLostAtOnce.
 //
-// hub/leader.go:
+// hub/driver/lifecycle.go:
 //
 //   - lease is released before the work has ended. The next holder attaches a volume while a call for it is in flight here.
 //     Killed by hub/tests.TestLeaseIsReleasedOnlyWhenTheCallsInFlightHaveEnded.
@@ -271,7 +271,7 @@
 //   - errors are not redacted. A secret that a driver repeats in an error gets into the status, Events and logs.
 //     Killed by hub/attach.TestSecretsThatADriverRepeatsAreTakenOutOfItsError.
 //
-// hub/connection.go:
+// hub/driver/connection.go:
 //
 //   - errors of Probe and ListVolumes are not redacted. A secret that a driver repeats there gets into the page and the logs.
 //     Killed by hub/tests.TestASecretOfAPublishIsTakenOutOfErrorsOfProbeAndListVolumes.

@@ -116,7 +116,7 @@ var leaseRows = []mutant{
 	{
 		name:   "lease is released before the work has ended",
 		harm:   "The next holder attaches a volume while a call for it is in flight here.",
-		file:   "hub/leader.go",
+		file:   "hub/driver/lifecycle.go",
 		old:    "\tl.workers.Wait()\n",
 		new:    "",
 		killed: []string{"hub/tests.TestLeaseIsReleasedOnlyWhenTheCallsInFlightHaveEnded"},

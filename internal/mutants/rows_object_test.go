@@ -76,7 +76,7 @@ var objectRows = []mutant{
 	{
 		name:   "errors of Probe and ListVolumes are not redacted",
 		harm:   "A secret that a driver repeats there gets into the page and the logs.",
-		file:   "hub/connection.go",
+		file:   "hub/driver/connection.go",
 		old:    "return published, took, s.redactor.Error(err)",
 		new:    "return published, took, err",
 		killed: []string{"hub/tests.TestASecretOfAPublishIsTakenOutOfErrorsOfProbeAndListVolumes"},

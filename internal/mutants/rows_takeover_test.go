@@ -76,7 +76,7 @@ var takeoverRows = []mutant{
 	{
 		name:   "nothing is detached at the end of a term",
 		harm:   "What only this process knows to be attached stays attached after it has ended.",
-		file:   "hub/leader.go",
+		file:   "hub/driver/lifecycle.go",
 		old:    "panics.Contain(l.work.CannotDrain, func() { l.work.DetachUnowned(calls) })",
 		new:    "_ = calls",
 		killed: []string{"hub/tests.TestVolumeOfAnAttachmentThatVanishedIsDetachedBeforeTheDriverIsLetGo"},

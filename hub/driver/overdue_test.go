@@ -1,4 +1,4 @@
-package hub
+package driver
 
 import (
 	"context"
@@ -67,7 +67,7 @@ func TestDriverOwesAnAnswerSinceTheFirstCallAfterItsLast(t *testing.T) {
 			{"there is no session", func() {}, nil, 0},
 		} {
 			step.do()
-			got := step.session.unansweredSince(has)
+			got := step.session.UnansweredSince(has)
 			if want := at(step.want); step.want == 0 && !got.IsZero() || step.want > 0 && !got.Equal(want) {
 				t.Errorf("%s: unanswered since %s, want %s", step.what, got, want)
 			}
@@ -79,24 +79,24 @@ func TestHangingDriverIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 		d := routed(t)
-		d.logger = logger
+		d.work.Logger = logger
 		session, _ := newEndingSession(t)
-		d.update(func(s *driverState) { s.session = session })
+		d.update(func(s *state) { s.session = session })
 		calls := func(names ...string) (end func()) {
 			for _, name := range names {
-				d.queue.Add(queue.ClaimKey(name), queue.AttachLane, queue.Place{})
-				d.queue.SetCall(queue.ClaimKey(name), queue.Flight{Method: "ControllerPublishVolume", Since: time.Now(), VolumeAttachment: name})
+				d.Queue.Add(queue.ClaimKey(name), queue.AttachLane, queue.Place{})
+				d.Queue.SetCall(queue.ClaimKey(name), queue.Flight{Method: "ControllerPublishVolume", Since: time.Now(), VolumeAttachment: name})
 				session.CallBegins(queue.ClaimKey(name))
 				time.Sleep(time.Second)
 			}
 			return func() {
 				for _, name := range names {
-					d.queue.SetCall(queue.ClaimKey(name), queue.Flight{})
+					d.Queue.SetCall(queue.ClaimKey(name), queue.Flight{})
 				}
 				session.Answered()
 			}
 		}
-		report := func() { time.Sleep(time.Minute); d.reportOverdue(t.Context()) }
+		report := func() { time.Sleep(time.Minute); d.work.ReportOverdue(t.Context()) }
 		end := calls("quick")
 		time.Sleep(30 * time.Second)
 		end()
@@ -120,17 +120,17 @@ func TestDriverThatAnswersNoCallIsLoggedAlthoughItsCallsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 		d := routed(t)
-		d.logger = logger
+		d.work.Logger = logger
 		session, _ := newEndingSession(t)
-		d.update(func(s *driverState) { s.session = session })
+		d.update(func(s *state) { s.session = session })
 		key := queue.ClaimKey("silent")
-		d.queue.Add(key, queue.AttachLane, queue.Place{})
+		d.Queue.Add(key, queue.AttachLane, queue.Place{})
 		for range 6 {
-			d.reportOverdue(t.Context())
+			d.work.ReportOverdue(t.Context())
 			session.CallBegins(key)
 			time.Sleep(10 * time.Second)
 		}
-		d.reportOverdue(t.Context())
+		d.work.ReportOverdue(t.Context())
 		logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 		if want := `Driver answers no call for="1m0s"`; strings.Count(logged, "\n") != 1 || !strings.Contains(logged, want) {
 			t.Errorf("got %q, want one line %q", logged, want)

@@ -1,4 +1,4 @@
-package hub
+package driver
 
 import (
 	"context"
@@ -45,8 +45,8 @@ func (repeatingSession) Close()                 {}
 func TestEachMethodOfASessionIsRedacted(t *testing.T) {
 	secrets := map[string]string{"password": repeatedSecret}
 	err := error(nil)
-	m := &manager{hub: &Hub{}, redactor: &attach.Redactor{Publications: func() []map[string]string { return []map[string]string{secrets} }}}
-	m.hub.options.Connect = func(context.Context, registry.Driver) (Session, error) { return repeatingSession{}, err }
+	m := &Manager{options: &Options{}, redactor: &attach.Redactor{Publications: func() []map[string]string { return []map[string]string{secrets} }}}
+	m.options.Connect = func(context.Context, registry.Driver) (Session, error) { return repeatingSession{}, err }
 	s, _ := m.connect(t.Context(), registry.Driver{})
 	a := attach.Attacher{Controller: s, CallTimeout: time.Minute}
 

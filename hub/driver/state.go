@@ -1,4 +1,4 @@
-package hub
+package driver
 
 import (
 	"errors"
@@ -35,11 +35,11 @@ const (
 	Paused State = "Paused"
 )
 
-// driverState is what a manager knows about its driver. It is a value: readers get a copy.
-type driverState struct {
+// state is what a manager knows about its driver. It is a value: readers get a copy.
+type state struct {
 	spec     registry.Driver   // how it is to be served
 	role     role              // what this process does for it now
-	leader   *leader           // nil unless this process works for it
+	leader   *lifecycle        // nil unless this process works for it
 	observer *observe.Observer // nil unless another attacher is watched
 
 	session          *liveSession // the latest session, which may have ended; nil if there was none
@@ -63,14 +63,14 @@ type driverState struct {
 	Since  time.Time // of the State
 }
 
-func newDriverState(spec registry.Driver, now time.Time) driverState {
-	s := driverState{spec: spec, connection: Connecting, connectionReason: "not tried yet", upSince: now}
+func newState(spec registry.Driver, now time.Time) state {
+	s := state{spec: spec, connection: Connecting, connectionReason: "not tried yet", upSince: now}
 	s.settle("", now)
 	return s
 }
 
 // settle sets State, Reason and Since. Since changes only with the State.
-func (s *driverState) settle(before State, now time.Time) {
+func (s *state) settle(before State, now time.Time) {
 	if s.State, s.Reason = s.decide(); s.State != before {
 		s.Since = now
 	}
@@ -78,7 +78,7 @@ func (s *driverState) settle(before State, now time.Time) {
 
 // decide returns the State and its reason. A reason that keeps every process from calling the driver has
 // precedence over a reason that concerns only this process.
-func (s *driverState) decide() (State, string) {
+func (s *state) decide() (State, string) {
 	switch {
 	case s.draining != "":
 		return Draining, s.draining
@@ -93,12 +93,12 @@ func (s *driverState) decide() (State, string) {
 }
 
 // setConnection sets the state of the connection, for a reason that is not an error.
-func (s *driverState) setConnection(state State, reason string) {
+func (s *state) setConnection(state State, reason string) {
 	s.connection, s.connectionReason = state, reason
 }
 
 // setError sets the state of the connection after an error of connecting or probing.
-func (s *driverState) setError(err error, now time.Time) {
+func (s *state) setError(err error, now time.Time) {
 	s.setConnection(stateAfter(s.connection, err), err.Error())
 	s.connectionError = status.Failure{Time: now, Text: err.Error()}
 }
@@ -119,7 +119,7 @@ func stateAfter(from State, err error) State {
 }
 
 // isReachedAs reports whether the driver has the endpoint and TLS of a spec.
-func (s driverState) isReachedAs(spec registry.Driver) bool {
+func (s state) isReachedAs(spec registry.Driver) bool {
 	return s.spec.Endpoint == spec.Endpoint && s.spec.TLS == spec.TLS
 }
 
@@ -129,7 +129,7 @@ const giveUpAfter = 5 * time.Minute
 
 // reach returns whether the driver can be called from here, and when to ask again if the state does not change.
 // leaseDuration is 0 without leases: then the driver always counts as callable.
-func (s driverState) reach(leaseDuration time.Duration, now time.Time) (r lease.Reach, again time.Duration) {
+func (s state) reach(leaseDuration time.Duration, now time.Time) (r lease.Reach, again time.Duration) {
 	away := now.Sub(s.upSince)
 	switch {
 	case s.up || leaseDuration == 0:

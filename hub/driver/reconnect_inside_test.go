@@ -1,4 +1,4 @@
-package hub
+package driver
 
 import (
 	"testing"
@@ -14,16 +14,16 @@ func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := routed(t)
 		l.connectTo(publishing{})
-		if err := l.cluster.Put(routedAttachment()); err != nil {
+		if err := l.options.Cluster.Put(routedAttachment()); err != nil {
 			t.Fatal(err)
 		}
-		l.update(func(s *driverState) { s.leader = l })
+		l.update(func(s *state) { s.leader = l })
 		runs := 0
-		go l.queue.Run(t.Context(), func(e *queue.Item) {
+		go l.Queue.Run(t.Context(), func(e *queue.Item) {
 			runs++
-			go l.queue.End(e, queue.BackOff(queue.AttachLane, time.Hour)) // it has failed
+			go l.Queue.End(e, queue.BackOff(queue.AttachLane, time.Hour)) // it has failed
 		})
-		l.setUp(true, func(*driverState) {})
+		l.setUp(true, func(*state) {})
 		synctest.Wait()
 		if runs != 1 {
 			t.Fatalf("%d runs after the connection, want 1", runs)
@@ -34,14 +34,14 @@ func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
 			t.Errorf("%d runs after the same connection, want 1", runs)
 		}
 		time.Sleep(time.Minute)
-		l.setUp(false, func(*driverState) {})
-		l.setUp(true, func(*driverState) {})
+		l.setUp(false, func(*state) {})
+		l.setUp(true, func(*state) {})
 		synctest.Wait()
 		if runs != 1 {
 			t.Errorf("%d runs after a Probe has succeeded again, want 1", runs)
 		}
-		l.setUp(false, func(*driverState) {})
-		l.setUp(true, func(s *driverState) { s.session = newLiveSession(publishing{}, l.redactor) })
+		l.setUp(false, func(*state) {})
+		l.setUp(true, func(s *state) { s.session = newLiveSession(publishing{}, l.redactor) })
 		synctest.Wait()
 		if runs != 2 {
 			t.Errorf("%d runs after the driver was connected anew, want 2", runs)

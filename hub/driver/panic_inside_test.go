@@ -1,4 +1,4 @@
-package hub
+package driver
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 func TestPanicWhileADriverIsTakenUpOrLetGoEndsItsRunAlone(t *testing.T) {
 	d := routed(t)
 	d.connectTo(publishing{})
-	d.setUp(true, func(*driverState) {})
+	d.setUp(true, func(*state) {})
 	d.logger = logr.Logger(funcr.New(func(_, args string) {
 		if strings.Contains(args, "Serving driver") {
 			panic("odd line")

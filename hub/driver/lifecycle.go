@@ -1,16 +1,13 @@
-package hub
+package driver
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/reconcile"
@@ -19,65 +16,58 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// leader works for one CSI driver during one term of its lease. It shares nothing with other drivers except the
-// cluster's caches, which it only reads.
-//
-// Its life: open its route, and add items for all work that the caches show once the driver can be called;
-// work while the driver can be called; drain.
-type leader struct {
-	*manager
+// lifecycle is the work for a driver during one term of its lease: open its route, and add items for all work that the caches show
+// once the driver can be called; work while the driver can be called; drain.
+type lifecycle struct {
+	*Manager
 	work *reconcile.Worker
 	term *lease.Term
 
 	gate    sync.Mutex   // held while the queue is opened or shut
 	opened  bool         // the queue was open once; guarded by gate
 	stopped bool         // the queue does not open any more; guarded by gate
-	reacted driverState  // the last one with another connection that connectionChanged has acted on; guarded by gate
+	reacted state        // the last one with another connection that connectionChanged has acted on; guarded by gate
 	renewed *liveSession // the last session for which connectionChanged has called Backfill; guarded by gate
-
-	stuck map[types.UID]stuckVolume // VolumeAttachments at the last reportOverdue, which alone uses it
 
 	workers sync.WaitGroup
 }
 
-// options returns what a Worker needs of the manager.
-func (m *manager) options() reconcile.Options {
-	return reconcile.Options{
-		Memory:     reconcile.Memory{Table: m.table, Queue: m.queue, Overlay: m.overlay},
+// newLifecycle begins a term.
+func (m *Manager) newLifecycle(term *lease.Term) *lifecycle {
+	return &lifecycle{Manager: m, term: term, work: reconcile.New(reconcile.Options{
+		Memory:     m.Memory,
 		Driver:     m.name,
-		Cluster:    m.cluster,
-		Kube:       m.hub.options.Kube,
-		Events:     m.hub.options.Events,
+		Cluster:    m.options.Cluster,
+		Kube:       m.options.Kube,
+		Events:     m.options.Events,
 		Metrics:    m.metrics,
 		Logger:     m.logger,
-		WriteLimit: m.hub.options.LeaseDuration / 3,
+		WriteLimit: m.options.LeaseDuration / 3,
 		Redactor:   m.redactor,
 		Settings:   m.settings,
-		Decider:    m.decider,
+		Decider:    m.Decider,
 		Session: func() reconcile.Session {
 			if s := m.session(); s != nil {
 				return s
 			}
 			return nil
 		},
-		IsUp:     func() bool { return m.get().up },
+		Away: func() error {
+			if s := m.get(); !s.up {
+				return fmt.Errorf("%w: %s", reconcile.ErrDisconnected, s.connectionReason)
+			}
+			return nil
+		},
 		MayName:  m.mayName,
 		Failed:   m.countFailure,
-		Conflict: func(w status.ForeignWriter) { m.update(func(s *driverState) { s.foreignWriter = w }) },
-		WhyStuck: func(va *storagev1.VolumeAttachment, op attach.Operation, tries int, last error) error {
-			return stuckError(va, op, tries, lastError(last))
-		},
-	}
-}
-
-func (m *manager) newLeader(term *lease.Term) *leader {
-	return &leader{manager: m, term: term, work: reconcile.New(m.options(), term)}
+		Conflict: func(w status.ForeignWriter) { m.update(func(s *state) { s.foreignWriter = w }) },
+	}, term)}
 }
 
 // run works for the driver until ctx ends. Then calls in flight have the grace to end, and run cancels the
 // others; when the lease is lost, it cancels all at once. When it returns, all its goroutines have ended. An
 // error is a fault of this program in the work for this driver: a panic.
-func (l *leader) run(ctx context.Context) error {
+func (l *lifecycle) run(ctx context.Context) error {
 	intake, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	var panicked atomic.Pointer[error]
@@ -91,18 +81,18 @@ func (l *leader) run(ctx context.Context) error {
 
 	var loops, watching sync.WaitGroup
 	panics.Go(&loops, fail, func() {
-		l.queue.Run(intake, func(e *queue.Item) {
+		l.Queue.Run(intake, func(e *queue.Item) {
 			panics.Go(&l.workers, fail, func() { l.work.Work(calls, e) })
 		})
 	})
 	panics.Contain(fail, func() {
 		// Also while the driver cannot be called: only this process may know the volume of a VolumeAttachment that
 		// vanishes then.
-		l.hub.routes.Open(l.name, l.work)
+		l.options.Routes.Open(l.name, l.work)
 		l.connectionChanged()
 		l.attend(intake, end, fail, &loops,
 			&periodic{pause: l.work.Drift.Pause, run: l.work.Drift.Check},
-			&periodic{pause: func(s registry.Settings) time.Duration { return min(s.StuckAfter, overdueEvery) }, run: l.reportOverdue},
+			&periodic{pause: func(s registry.Settings) time.Duration { return min(s.StuckAfter, overdueEvery) }, run: l.work.ReportOverdue},
 			&periodic{pause: func(registry.Settings) time.Duration { return resyncEvery }, run: func(context.Context) { l.work.Resync() }})
 	})
 	drained := make(chan struct{})
@@ -116,16 +106,16 @@ func (l *leader) run(ctx context.Context) error {
 	defer watching.Wait()
 	defer close(drained)
 	// Whatever happens: no goroutine of this term works on beside the next term.
-	panics.Contain(fail, func() { l.hub.routes.Close(l.name, l.work) })
+	panics.Contain(fail, func() { l.options.Routes.Close(l.name, l.work) })
 	panics.Contain(fail, func() {
 		l.shut()
-		l.update(func(s *driverState) { s.draining = "calls in flight may end" })
+		l.update(func(s *state) { s.draining = "calls in flight may end" })
 	})
 	end(nil)
-	defer time.AfterFunc(l.hub.options.Grace, cut).Stop()
+	defer time.AfterFunc(l.options.Grace, cut).Stop()
 	loops.Wait()
 	l.workers.Wait()
-	panics.Contain(fail, l.table.Close)
+	panics.Contain(fail, l.Table.Close)
 	panics.Contain(l.work.CannotDrain, func() { l.work.DetachUnowned(calls) })
 	if err := panicked.Load(); err != nil {
 		return *err
@@ -133,11 +123,46 @@ func (l *leader) run(ctx context.Context) error {
 	return nil
 }
 
+const (
+	// resyncEvery is the interval of the search for work that no event has led to.
+	resyncEvery = 5 * time.Minute
+	// overdueEvery is the longest interval of ReportOverdue.
+	overdueEvery = time.Minute
+	// busyPause is how long attend waits for calls in flight before it tries again to release the lease.
+	busyPause = time.Second
+)
+
 // errReleased ends a term because the driver cannot be called from here.
 var errReleased = errors.New("the driver cannot be called from here")
 
-// busyPause is how long attend waits for calls in flight before it tries again to release the lease.
-const busyPause = time.Second
+// periodic is work that is done at intervals. It has no goroutine between two runs: there may be many
+// drivers, and most are idle most of the time.
+type periodic struct {
+	// pause returns the time from the start of the term to the first run, and from the end of each run to
+	// the next.
+	pause func(registry.Settings) time.Duration
+	run   func(context.Context)
+
+	running atomic.Bool
+	since   time.Time // start of the term, or end of the last run; belongs to a run while it lasts
+}
+
+// startIfDue starts the work in a goroutine of the group if it is due. It returns when to ask again.
+func (p *periodic) startIfDue(ctx context.Context, s registry.Settings, fail func(error), group *sync.WaitGroup) time.Duration {
+	if p.running.Load() {
+		return busyPause
+	}
+	if left := p.pause(s) - time.Since(p.since); left > 0 {
+		return left
+	}
+	p.running.Store(true)
+	panics.Go(group, fail, func() {
+		p.run(ctx)
+		p.since = time.Now()
+		p.running.Store(false)
+	})
+	return busyPause
+}
 
 // attend follows the settings and starts the periodic work, in goroutines of the group, until ctx ends.
 //
@@ -146,21 +171,21 @@ const busyPause = time.Second
 // flight. If nobody takes it, the next term keeps it until giveUpAfter: a driver that comes back is called at once,
 // and a driver that comes and goes does not pass the lease around. Then attend releases it for good, as a
 // csi-attacher that was not there before may wait for it.
-func (l *leader) attend(ctx context.Context, end context.CancelCauseFunc, fail func(error), group *sync.WaitGroup, all ...*periodic) {
+func (l *lifecycle) attend(ctx context.Context, end context.CancelCauseFunc, fail func(error), group *sync.WaitGroup, all ...*periodic) {
 	for _, p := range all {
 		p.since = time.Now()
 	}
-	if r, _ := l.get().reach(l.hub.options.LeaseDuration, time.Now()); r < lease.JustAway {
+	if r, _ := l.get().reach(l.options.LeaseDuration, time.Now()); r < lease.JustAway {
 		// Nobody has taken the lease, although it was free for its duration.
-		l.update(func(s *driverState) { s.leaseOffered = true })
+		l.update(func(s *state) { s.leaseOffered = true })
 	}
 	var limits registry.Settings // of the last setLimits
-	l.await(ctx, func(s driverState) (time.Duration, bool) {
+	l.await(ctx, func(s state) (time.Duration, bool) {
 		if s.spec.Settings != limits {
 			limits = s.spec.Settings
 			l.work.SetLimits(limits)
 		}
-		r, again := s.reach(l.hub.options.LeaseDuration, time.Now())
+		r, again := s.reach(l.options.LeaseDuration, time.Now())
 		if r == lease.Unreached || r == lease.Away && !s.leaseOffered {
 			if l.offerLease() {
 				end(errReleased)
@@ -179,7 +204,7 @@ func (l *leader) attend(ctx context.Context, end context.CancelCauseFunc, fail f
 // connectionChanged opens the lanes if the driver can be called, and shuts them if not. The capabilities may
 // have changed since the last session, so for each session it adds items for all work that the caches show. A term can
 // begin while the driver connects, and is then told twice: an attach that has failed meanwhile keeps its backoff.
-func (l *leader) connectionChanged() {
+func (l *lifecycle) connectionChanged() {
 	l.gate.Lock()
 	defer l.gate.Unlock()
 	s := l.get()
@@ -188,7 +213,7 @@ func (l *leader) connectionChanged() {
 	switch {
 	case l.stopped || s.up == before.up && s.upSince.Equal(before.upSince) && s.session == before.session:
 	case s.up:
-		l.hub.routes.Open(l.name, l.work)
+		l.options.Routes.Open(l.name, l.work)
 		if l.renewed != s.session { // a Probe that succeeds again changes nothing for a volume that the driver has refused
 			l.renewed = s.session
 			l.work.Backfill()
@@ -198,28 +223,28 @@ func (l *leader) connectionChanged() {
 			l.logger.Info("Serving driver", "endpoint", s.spec.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
 		}
 		l.opened = true
-		l.queue.Open()
+		l.Queue.Open()
 	case l.opened:
-		l.queue.Shut()
+		l.Queue.Shut()
 	}
 }
 
 // offerLease stops the queue of a driver that cannot be called, so that the lease can be released. It does
 // nothing and returns false if the driver can be called again, or calls are in flight.
-func (l *leader) offerLease() bool {
+func (l *lifecycle) offerLease() bool {
 	l.gate.Lock()
 	defer l.gate.Unlock()
-	if l.get().up || l.queue.IsCalling() {
+	if l.get().up || l.Queue.IsCalling() {
 		return false
 	}
 	l.stopped = true
-	l.update(func(s *driverState) { s.leaseOffered = true })
+	l.update(func(s *state) { s.leaseOffered = true })
 	l.logger.V(2).Info("Driver is unreachable, releasing its lease")
 	return true
 }
 
 // shut keeps the queue from opening again.
-func (l *leader) shut() {
+func (l *lifecycle) shut() {
 	l.gate.Lock()
 	defer l.gate.Unlock()
 	l.stopped = true

@@ -1,4 +1,4 @@
-package hub
+package driver
 
 import (
 	"fmt"
@@ -14,9 +14,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/reconcile"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/view"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -34,10 +37,12 @@ type crowdSize struct {
 // hubCrowd is a hub with many drivers that work, and with caches full of attached volumes
 // that nobody watches.
 type hubCrowd struct {
-	*Hub
+	view.View
+	options     *Options
+	cluster     *cache.Cluster
 	size        crowdSize
 	metrics     *status.Metrics
-	drivers     []*leader
+	drivers     []*lifecycle
 	attachments []*storagev1.VolumeAttachment
 	volumes     []*attach.Volume
 }
@@ -48,12 +53,17 @@ func newHubCrowd(b *testing.B, size crowdSize) *hubCrowd {
 	if err != nil {
 		b.Fatal(err)
 	}
-	c := &hubCrowd{size: size, metrics: status.NewMetrics()}
-	if c.Hub, err = New(Options{Kube: kube, Metrics: c.metrics}); err != nil {
+	cluster, err := cache.New(kube)
+	if err != nil {
 		b.Fatal(err)
 	}
+	c := &hubCrowd{size: size, metrics: status.NewMetrics(), cluster: cluster}
+	looks := map[string]func() view.Driver{}
+	c.View = view.View{Cluster: cluster, Served: func() map[string]func() view.Driver { return looks }}
+	c.options = &Options{Kube: kube, Metrics: c.metrics, Cluster: cluster, View: &c.View,
+		Routes: reconcile.NewRouter(cluster, func(*storagev1.VolumeAttachment) {})}
 	for i := range size.drivers {
-		c.addDriver(fmt.Sprintf("driver-%d.csi.example.com", i))
+		looks[fmt.Sprintf("driver-%d.csi.example.com", i)] = c.addDriver(fmt.Sprintf("driver-%d.csi.example.com", i)).Look
 	}
 	for i := range size.drivers * size.volumes {
 		c.addVolume(i)
@@ -76,15 +86,15 @@ func objects[T any](of []T) []any {
 }
 
 // addDriver adds a driver that can be called.
-func (c *hubCrowd) addDriver(name string) {
+func (c *hubCrowd) addDriver(name string) *Manager {
 	value := registry.Driver{Name: name, Endpoint: registry.Endpoint("unix:///csi/" + name + "/csi.sock"), Settings: registry.DefaultSettings()}
-	m := c.newManager(klog.Background(), value, c.newMemory(klog.Background(), name))
-	d := m.newLeader(lease.Always())
-	m.update(func(s *driverState) { s.leader = d })
-	c.managers[name] = m
-	c.routes.Open(d.name, d.work)
-	d.queue.Open()
+	m := New(c.options, klog.Background(), value, reconcile.NewMemory(klog.Background(), name, c.cluster))
+	d := m.newLifecycle(lease.Always())
+	m.update(func(s *state) { s.leader = d })
+	c.options.Routes.Open(name, d.work)
+	d.Queue.Open()
 	c.drivers = append(c.drivers, d)
+	return m
 }
 
 // addVolume adds an attached volume of one of the drivers, as the API server has them.
@@ -92,7 +102,7 @@ func (c *hubCrowd) addVolume(i int) {
 	d := c.drivers[i%len(c.drivers)]
 	name := fmt.Sprintf("pvc-%032d", i)
 	va := writtenAttachment(name, d.name, c.node(i))
-	d.table.Open(va)
+	d.Table.Open(va)
 	c.attachments, c.volumes = append(c.attachments, va), append(c.volumes, attach.VolumeOf(writtenVolume(name, d.name)))
 }
 
@@ -148,7 +158,7 @@ func BenchmarkRouteEventOfWhatHasNothingToDo(b *testing.B) {
 	c := sharedCrowd()
 	before := c.attachments[0]
 	after := changed(before, func(*storagev1.VolumeAttachment) {})
-	attachments := c.routes.Handlers().Attachments
+	attachments := c.options.Routes.Handlers().Attachments
 	b.ReportAllocs()
 	for b.Loop() {
 		attachments.OnUpdate(before, after)
@@ -160,10 +170,10 @@ func BenchmarkRouteEventThatAsksForWork(b *testing.B) {
 	before := c.attachments[0]
 	now := metav1.Now()
 	after := changed(before, func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &now })
-	attachments := c.routes.Handlers().Attachments
+	attachments := c.options.Routes.Handlers().Attachments
 	ran := make(chan struct{})
-	go c.drivers[0].queue.Run(b.Context(), func(e *queue.Item) {
-		c.drivers[0].queue.End(e, queue.Finished)
+	go c.drivers[0].Queue.Run(b.Context(), func(e *queue.Item) {
+		c.drivers[0].Queue.End(e, queue.Finished)
 		ran <- struct{}{}
 	})
 	if err := c.cluster.Put(after); err != nil {
@@ -179,7 +189,7 @@ func BenchmarkRouteEventThatAsksForWork(b *testing.B) {
 
 func BenchmarkRouteEventOfAVolume(b *testing.B) {
 	c := sharedCrowd()
-	volumes := c.routes.Handlers().Volumes
+	volumes := c.options.Routes.Handlers().Volumes
 	b.ReportAllocs()
 	for b.Loop() {
 		volumes.OnUpdate(c.volumes[0], c.volumes[0])
@@ -208,7 +218,7 @@ func BenchmarkLookForStuckVolumeAttachments(b *testing.B) {
 	d := sharedCrowd().drivers[3]
 	b.ReportAllocs()
 	for b.Loop() {
-		d.reportOverdue(b.Context())
+		d.work.ReportOverdue(b.Context())
 	}
 }
 
@@ -234,7 +244,7 @@ func BenchmarkViewOfVolumeAttachments(b *testing.B) {
 
 func BenchmarkScrape(b *testing.B) {
 	c := sharedCrowd()
-	gatherer := c.metrics.Gatherer(crowdSource{c.Hub})
+	gatherer := c.metrics.Gatherer(crowdSource{&c.View})
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := gatherer.Gather(); err != nil {
@@ -244,7 +254,7 @@ func BenchmarkScrape(b *testing.B) {
 }
 
 // crowdSource is a hub as its status package sees it.
-type crowdSource struct{ *Hub }
+type crowdSource struct{ *view.View }
 
 func (c crowdSource) Overview() (o status.Overview) {
 	o.Unclaimed, o.UnclaimedSince = c.Unserved()

@@ -1,29 +1,44 @@
-package hub
+package driver
 
 import (
 	"testing"
 	"testing/synctest"
 	"time"
 
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2/ktesting"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/reconcile"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/view"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// managerOf returns a manager that does not serve its driver yet.
-func managerOf(t testing.TB, spec registry.Driver, leaseDuration time.Duration) *manager {
+// managerOf returns a Manager that does not serve its driver yet.
+func managerOf(t testing.TB, spec registry.Driver, leaseDuration time.Duration) *Manager {
 	t.Helper()
-	h := routed(t).hub
-	h.options.LeaseDuration = leaseDuration
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := cache.New(kube)
+	if err != nil {
+		t.Fatal(err)
+	}
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
-	return h.newManager(logger, spec, h.newMemory(logger, spec.Name))
+	o := &Options{Kube: kube, LeaseDuration: leaseDuration, Metrics: status.NewMetrics(), Cluster: cluster,
+		Routes: reconcile.NewRouter(cluster, func(*storagev1.VolumeAttachment) {}), View: &view.View{Cluster: cluster}}
+	return New(o, logger, spec, reconcile.NewMemory(logger, spec.Name, cluster))
 }
 
 func TestWhereADriverWasLearnedIsNoReasonToTouchIt(t *testing.T) {
 	m := managerOf(t, registry.Driver{Name: "d", Source: "drivers.yaml:3"}, 0)
 	_, changed := m.watch()
-	if m.setSpec(registry.Driver{Name: "d", Source: "drivers.yaml:9"}) {
+	if m.SetSpec(registry.Driver{Name: "d", Source: "drivers.yaml:9"}) {
 		t.Error("a line that has moved is taken for a change")
 	}
 	select {
@@ -34,10 +49,10 @@ func TestWhereADriverWasLearnedIsNoReasonToTouchIt(t *testing.T) {
 	if value := m.get().spec; value.Source != "drivers.yaml:9" {
 		t.Errorf("source %s, want the new one", value.Source)
 	}
-	if m.setSpec(registry.Driver{Name: "d", Source: "drivers.yaml:9", WindDown: true}) || !m.get().spec.WindDown {
+	if m.SetSpec(registry.Driver{Name: "d", Source: "drivers.yaml:9", WindDown: true}) || !m.get().spec.WindDown {
 		t.Error("that a driver winds down is taken for a change, or forgotten")
 	}
-	if !m.setSpec(registry.Driver{Name: "d", Settings: registry.Settings{Timeout: time.Second}}) {
+	if !m.SetSpec(registry.Driver{Name: "d", Settings: registry.Settings{Timeout: time.Second}}) {
 		t.Error("a timeout that has changed is not taken for a change")
 	}
 	<-changed
@@ -48,16 +63,16 @@ func TestWhatIsWaitedForEndsWithTheContextOrWhenItIsNotTrueAnyMore(t *testing.T)
 		m := managerOf(t, registry.Driver{Name: "d", Endpoint: "unix:///a"}, 0)
 		spec := m.get().spec
 		as := spec
-		ctx, stop := m.while(t.Context(), func(s driverState) bool { return s.isReachedAs(as) })
+		ctx, stop := m.while(t.Context(), func(s state) bool { return s.isReachedAs(as) })
 		defer stop()
 		spec.Workers = 7
-		m.setSpec(spec)
+		m.SetSpec(spec)
 		synctest.Wait()
 		if ctx.Err() != nil {
 			t.Error("a change that does not matter ends it")
 		}
 		spec.Endpoint = "unix:///b"
-		m.setSpec(spec)
+		m.SetSpec(spec)
 		synctest.Wait()
 		if ctx.Err() == nil {
 			t.Error("it goes on, although what it depends on has changed")
@@ -76,7 +91,7 @@ func TestDriverThatIsAwayForMinutesOrWasNeverReachedIsLeftToThoseWhoCanCallIt(t 
 				t.Errorf("%s: reach %v, asked again in %v, want %v and %v", when, got, again, want, wantAgain)
 			}
 		}
-		setUp := func(up bool) { m.setUp(up, func(s *driverState) { s.session = &liveSession{} }) }
+		setUp := func(up bool) { m.setUp(up, func(s *state) { s.session = &liveSession{} }) }
 		expect("never reached", lease.Unreached, never)
 		setUp(true)
 		expect("connected", lease.Callable, never)
@@ -93,7 +108,7 @@ func TestDriverThatIsAwayForMinutesOrWasNeverReachedIsLeftToThoseWhoCanCallIt(t 
 func TestStateNamesWhatKeepsADriverFromBeingServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, begin := managerOf(t, registry.Driver{Name: "d"}, 0), time.Now()
-		at := func(s int, edit func(*driverState)) {
+		at := func(s int, edit func(*state)) {
 			time.Sleep(time.Until(begin.Add(time.Duration(s) * time.Second)))
 			m.update(edit)
 		}
@@ -105,19 +120,19 @@ func TestStateNamesWhatKeepsADriverFromBeingServed(t *testing.T) {
 			}
 		}
 		check(Connecting, "not tried yet", 0)
-		at(1, func(s *driverState) { s.waiting = "held by sidecar" })
+		at(1, func(s *state) { s.waiting = "held by sidecar" })
 		check(Connecting, "not tried yet", 0) // first things first
-		at(2, func(s *driverState) { s.setConnection(Ready, "") })
+		at(2, func(s *state) { s.setConnection(Ready, "") })
 		check(WaitingForLease, "held by sidecar", 2)
-		at(3, func(s *driverState) { s.waiting = "held by another" })
+		at(3, func(s *state) { s.waiting = "held by another" })
 		check(WaitingForLease, "held by another", 2)
-		at(4, func(s *driverState) { s.waiting = "" })
+		at(4, func(s *state) { s.waiting = "" })
 		check(Ready, "", 4)
-		at(5, func(s *driverState) { s.draining = "calls in flight may end" })
+		at(5, func(s *state) { s.draining = "calls in flight may end" })
 		check(Draining, "calls in flight may end", 5)
-		at(6, func(s *driverState) { s.draining, s.role.mode = "", registry.ModePaused })
+		at(6, func(s *state) { s.draining, s.role.mode = "", registry.ModePaused })
 		check(Paused, "paused by `mode: paused` in drivers.yaml", 6)
-		at(7, func(s *driverState) { s.setConnection(Lost, "the connection has ended") })
+		at(7, func(s *state) { s.setConnection(Lost, "the connection has ended") })
 		check(Lost, "the connection has ended", 7)
 	})
 }
@@ -128,11 +143,11 @@ func TestLeaderHasActedOnAChangeOfTheConnectionWhenThatReturns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
 			d.connectTo(publishing{})
-			d.update(func(s *driverState) { s.leader = d })
+			d.update(func(s *state) { s.leader = d })
 			if drains {
 				d.shut()
 			}
-			d.setUp(true, func(*driverState) {})
+			d.setUp(true, func(*state) {})
 			if d.opened == drains {
 				t.Errorf("lanes opened: %v", d.opened)
 			}
@@ -141,12 +156,12 @@ func TestLeaderHasActedOnAChangeOfTheConnectionWhenThatReturns(t *testing.T) {
 }
 
 func TestDriverIsDownSinceItCouldLastBeCalled(t *testing.T) {
-	m := routed(t).manager
-	m.setUp(true, func(*driverState) {})
-	m.setUp(false, func(*driverState) {})
+	m := routed(t).Manager
+	m.setUp(true, func(*state) {})
+	m.setUp(false, func(*state) {})
 	want := m.get().upSince
-	m.setUp(false, func(*driverState) {})
-	if got := m.look(); !got.DownSince.Equal(want) || want.IsZero() {
+	m.setUp(false, func(*state) {})
+	if got := m.Look(); !got.DownSince.Equal(want) || want.IsZero() {
 		t.Errorf("down since %s, want %s", got.DownSince, want)
 	}
 }

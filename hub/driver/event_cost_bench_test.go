@@ -1,4 +1,4 @@
-package hub
+package driver
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 // object of 100,000, so little of it is in the caches of the processor.
 func BenchmarkEventInALargeCluster(b *testing.B) {
 	c := newHubCrowd(b, crowdSize{drivers: 10, volumes: 10_000, nodes: 5000})
-	handlers := c.routes.Handlers()
+	handlers := c.options.Routes.Handlers()
 	for i := range c.size.nodes {
 		if err := c.cluster.Put(c.csiNode(i)); err != nil {
 			b.Fatal(err)

@@ -1,4 +1,4 @@
-package hub
+package driver
 
 import (
 	"context"
@@ -68,8 +68,8 @@ func newLiveSession(s Session, redactor *attach.Redactor) *liveSession {
 }
 
 // connect connects to the driver once. Its errors are safe to store, log and show.
-func (m *manager) connect(ctx context.Context, d registry.Driver) (*liveSession, error) {
-	s, err := m.hub.options.Connect(ctx, d)
+func (m *Manager) connect(ctx context.Context, d registry.Driver) (*liveSession, error) {
+	s, err := m.options.Connect(ctx, d)
 	if err != nil {
 		return nil, m.redactor.Error(err)
 	}
@@ -127,10 +127,10 @@ func (s *liveSession) hasAnsweredSince(t time.Time) bool {
 	return !s.answered.Before(t)
 }
 
-// unansweredSince returns since when the driver has answered no call, zero if it has answered all, or the session has ended. s may
+// UnansweredSince implements reconcile.Session. It returns since when the driver has answered no call, zero if it has answered all, or the session has ended. s may
 // be nil. A call does not count any more when has reports that its item is gone: a driver without work would count as unresponsive
 // until its next answer, which may be days later.
-func (s *liveSession) unansweredSince(has func(queue.Key) bool) (since time.Time) {
+func (s *liveSession) UnansweredSince(has func(queue.Key) bool) (since time.Time) {
 	if s == nil || s.Ended().Err() != nil {
 		return since
 	}
@@ -147,17 +147,17 @@ func (s *liveSession) unansweredSince(has func(queue.Key) bool) (since time.Time
 
 // stayConnected keeps the driver connected until ctx ends, also while another process works for it: a takeover must not
 // cost a dial.
-func (m *manager) stayConnected(ctx context.Context) {
+func (m *Manager) stayConnected(ctx context.Context) {
 	pause := connectRetryInitial
 	for ctx.Err() == nil {
 		began, spec := time.Now(), m.get().spec
-		dialling, giveUp := m.while(ctx, func(s driverState) bool { return s.isReachedAs(spec) })
+		dialling, giveUp := m.while(ctx, func(s state) bool { return s.isReachedAs(spec) })
 		s, err := m.connect(dialling, spec)
 		giveUp()
 		if err == nil {
 			m.use(ctx, s, spec)
 		} else if ctx.Err() == nil && m.get().isReachedAs(spec) {
-			m.update(func(s *driverState) { s.setError(err, time.Now()) })
+			m.update(func(s *state) { s.setError(err, time.Now()) })
 			if m.connectionLog.IsDue(err.Error(), time.Now()) {
 				klog.FromContext(ctx).Info("Failed to connect to driver, will retry", "endpoint", spec.Endpoint, "err", err)
 			}
@@ -167,7 +167,7 @@ func (m *manager) stayConnected(ctx context.Context) {
 		}
 		// Also after a session: a driver that answers and hangs up must not be dialled all the time.
 		end := time.Now().Add(pause)
-		m.await(ctx, func(s driverState) (time.Duration, bool) {
+		m.await(ctx, func(s state) (time.Duration, bool) {
 			left := time.Until(end)
 			return left, left <= 0 || !s.isReachedAs(spec)
 		})
@@ -177,13 +177,13 @@ func (m *manager) stayConnected(ctx context.Context) {
 
 // use keeps a session in use until it has ended, the driver answers nothing on it, the endpoint or TLS of the driver changes, or
 // ctx ends. It probes the driver meanwhile. While Probes fail the driver's queue waits; calls in flight go on.
-func (m *manager) use(ctx context.Context, s *liveSession, spec registry.Driver) {
+func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(s.Ended(), end)()
 	logger := klog.FromContext(ctx).WithValues("endpoint", spec.Endpoint)
 	defer func() {
-		m.setUp(false, func(state *driverState) {
+		m.setUp(false, func(state *state) {
 			switch {
 			case s.Ended().Err() != nil:
 				state.setConnection(Lost, "the connection has ended")
@@ -193,22 +193,22 @@ func (m *manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 		})
 		s.Close()
 	}()
-	m.setUp(true, func(state *driverState) {
+	m.setUp(true, func(state *state) {
 		state.session = s
 		state.setConnection(Ready, "")
 	})
 	logger.V(2).Info("Connected to driver", "version", s.info.Version)
-	all := func() []*storagev1.VolumeAttachment { return m.cluster.AttachmentsOfDriver(m.name) }
-	if n := m.decider().RecordedCalls(all); n > 0 && m.capabilityLog.IsDue("", time.Now()) {
+	all := func() []*storagev1.VolumeAttachment { return m.options.Cluster.AttachmentsOfDriver(m.name) }
+	if n := m.Decider().RecordedCalls(all); n > 0 && m.capabilityLog.IsDue("", time.Now()) {
 		logger.Info("Driver has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: check that the endpoint is that of its controller",
 			"volumeAttachments", n)
 	}
 	failures := 0       // of Probes in a row
 	var asked time.Time // the first Probe since the last answer; zero: there is none
-	isReached := func(state driverState) bool { return state.isReachedAs(spec) }
+	isReached := func(state state) bool { return state.isReachedAs(spec) }
 	wait := func() bool { // for the next Probe; false: the use of the session is over
 		last := time.Now()
-		m.await(ctx, func(state driverState) (time.Duration, bool) {
+		m.await(ctx, func(state state) (time.Duration, bool) {
 			pause := state.spec.Probe.Interval
 			if failures > 0 {
 				pause = min(pause, connectRetryMax)
@@ -232,7 +232,7 @@ func (m *manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 		case err == nil:
 			failures, asked = 0, time.Time{}
 			if !m.get().up {
-				m.setUp(true, func(state *driverState) { state.setConnection(Ready, "") })
+				m.setUp(true, func(state *state) { state.setConnection(Ready, "") })
 			}
 			continue
 		case status.Code(err) != codes.DeadlineExceeded || s.hasAnsweredSince(asked): // an error is an answer
@@ -240,7 +240,7 @@ func (m *manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 		}
 		// A driver under load may answer late once. The answer "not ready" counts at once.
 		if failures++; failures > 1 || errors.Is(err, csiclient.ErrNotReady) {
-			m.setUp(false, func(state *driverState) { state.setError(err, now) })
+			m.setUp(false, func(state *state) { state.setError(err, now) })
 			if m.connectionLog.IsDue(err.Error(), now) {
 				logger.Info("Driver is unhealthy, its volumes wait", "err", err)
 			}

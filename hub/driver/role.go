@@ -1,7 +1,6 @@
-package hub
+package driver
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -37,23 +36,17 @@ type role struct {
 const pausedBy = "paused by `mode: paused` in drivers.yaml"
 
 // roleOf returns the role that this process should have.
-func (h *Hub) roleOf(s driverState) role {
+func (m *Manager) roleOf(s state) role {
 	r := role{mode: s.spec.Mode}
-	if r.mode == registry.ModeActive && h.options.Leases != nil {
-		r.lease = h.leaseOf(s.spec)
+	if r.mode == registry.ModeActive && m.options.Leases != nil {
+		r.lease = m.options.LeaseOf(s.spec)
 	}
 	return r
 }
 
-// leaseOf returns the lease of a driver.
-func (h *Hub) leaseOf(d registry.Driver) lease.Name {
-	of := d.LeaseOf()
-	return lease.Name{Namespace: cmp.Or(of.Namespace, h.options.LeaseNamespace), Name: of.Name}
-}
-
 // run keeps the driver connected and takes its role, until ctx ends and all work has drained. An error is a
 // fault of this program: a panic.
-func (m *manager) run(ctx context.Context) error {
+func (m *Manager) run(ctx context.Context) error {
 	outer := ctx
 	ctx, fail := context.WithCancelCause(outer)
 	defer fail(nil)
@@ -64,7 +57,7 @@ func (m *manager) run(ctx context.Context) error {
 	defer disconnect()
 	panics.Go(&loops, fail, func() { m.stayConnected(connected) })
 	for ctx.Err() == nil {
-		if err := m.takeRole(ctx, m.hub.roleOf(m.get())); err != nil {
+		if err := m.takeRole(ctx, m.roleOf(m.get())); err != nil {
 			return err
 		}
 	}
@@ -75,11 +68,11 @@ func (m *manager) run(ctx context.Context) error {
 }
 
 // takeRole carries out a role until the driver's role changes, or ctx ends.
-func (m *manager) takeRole(ctx context.Context, r role) error {
-	ctx, cancel := m.while(ctx, func(s driverState) bool { return m.hub.roleOf(s) == r })
+func (m *Manager) takeRole(ctx context.Context, r role) error {
+	ctx, cancel := m.while(ctx, func(s state) bool { return m.roleOf(s) == r })
 	defer cancel()
-	competes := r.mode == registry.ModeActive && m.hub.options.Leases != nil
-	m.update(func(s *driverState) {
+	competes := r.mode == registry.ModeActive && m.options.Leases != nil
+	m.update(func(s *state) {
 		s.role, s.draining, s.waiting = r, "", ""
 		if competes {
 			s.waiting = "not tried yet"
@@ -96,35 +89,35 @@ func (m *manager) takeRole(ctx context.Context, r role) error {
 	case !competes:
 		return m.lead(ctx, lease.Always())
 	}
-	return m.hub.options.Leases.Hold(ctx, lease.Claim{
+	return m.options.Leases.Hold(ctx, lease.Claim{
 		Driver:  m.name,
 		Lease:   r.lease,
 		Reach:   m.reach,
 		Serve:   m.lead,
-		Waiting: func(reason string) { m.update(func(s *driverState) { s.waiting = reason }) },
+		Waiting: func(reason string) { m.update(func(s *state) { s.waiting = reason }) },
 	})
 }
 
 // reach returns whether the driver can be called from here, as lease.Claim asks.
-func (m *manager) reach() (r lease.Reach, changed <-chan struct{}, again time.Duration) {
+func (m *Manager) reach() (r lease.Reach, changed <-chan struct{}, again time.Duration) {
 	s, changed := m.watch()
-	r, again = s.reach(m.hub.options.LeaseDuration, time.Now())
+	r, again = s.reach(m.options.LeaseDuration, time.Now())
 	return r, changed, again
 }
 
 // lead works for the driver for one term of its lease. The term ends when stop ends, the lease is lost, or the
 // leader releases the lease because it cannot call the driver.
-func (m *manager) lead(stop context.Context, term *lease.Term) error {
+func (m *Manager) lead(stop context.Context, term *lease.Term) error {
 	if !term.Continues() {
 		// Other processes may have worked for the driver since. The objects say where its volumes are,
 		// the memory of this process does not.
-		m.table.Forget(time.Now())
+		m.Table.Forget(time.Now())
 	}
-	l := m.newLeader(term)
-	m.update(func(s *driverState) { s.leader, s.waiting, s.draining = l, "", "" })
-	defer m.update(func(s *driverState) {
+	l := m.newLifecycle(term)
+	m.update(func(s *state) { s.leader, s.waiting, s.draining = l, "", "" })
+	defer m.update(func(s *state) {
 		s.leader = nil
-		if m.hub.options.Leases != nil {
+		if m.options.Leases != nil {
 			s.waiting, s.draining = "releasing the lease", ""
 		}
 	})
@@ -133,21 +126,21 @@ func (m *manager) lead(stop context.Context, term *lease.Term) error {
 }
 
 // observe watches another attacher work for the driver until ctx ends.
-func (m *manager) observe(ctx context.Context) {
-	m.hub.Lease(m.get().spec) // from now on the lease is watched: the status says who holds it
+func (m *Manager) observe(ctx context.Context) {
+	m.options.View.Lease(m.get().spec) // from now on the lease is watched: the status says who holds it
 	m.logger.Info("Observing driver: the hub attaches, detaches and writes nothing")
 	o := &observe.Observer{
-		Cluster: m.cluster,
-		Decider: func() (attach.Driver, bool) { return m.decider(), m.session() != nil },
+		Cluster: m.options.Cluster,
+		Decider: func() (attach.Driver, bool) { return m.Decider(), m.session() != nil },
 		Metrics: m.metrics,
 	}
-	m.update(func(s *driverState) { s.observer = o })
-	defer m.update(func(s *driverState) { s.observer = nil })
-	m.hub.routes.Open(m.name, observing{o})
-	defer m.hub.routes.Close(m.name, observing{o})
+	m.update(func(s *state) { s.observer = o })
+	defer m.update(func(s *state) { s.observer = nil })
+	m.options.Routes.Open(m.name, observing{o})
+	defer m.options.Routes.Close(m.name, observing{o})
 	o.LookAtAll()
 	for ctx.Err() == nil {
-		m.hub.Ask(ctx, m.look()) // the health of the driver needs the answers
+		m.options.View.Ask(ctx, m.Look()) // the health of the driver needs the answers
 		sleep(ctx, askEvery)
 	}
 }

@@ -1,4 +1,4 @@
-package hub
+package driver
 
 import (
 	"context"
@@ -6,9 +6,6 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -18,27 +15,17 @@ import (
 
 const routedDriver = "routed.example.com"
 
-// routed returns a driver with an open route, whose cluster nobody watches.
-func routed(t testing.TB) *leader {
+// routed returns the work for a driver with an open route, whose cluster nobody watches.
+func routed(t testing.TB) *lifecycle {
 	t.Helper()
-	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := New(Options{Kube: kube})
-	if err != nil {
-		t.Fatal(err)
-	}
-	value := registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}
-	logger := ktesting.NewLogger(t, ktesting.NewConfig())
-	d := h.newManager(logger, value, h.newMemory(logger, routedDriver)).newLeader(lease.Always())
-	h.routes.Open(d.name, d.work)
+	d := managerOf(t, registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}, 0).newLifecycle(lease.Always())
+	d.options.Routes.Open(d.name, d.work)
 	return d
 }
 
 // connectTo has a driver's latest session be another one, that cannot be used yet.
-func (d *leader) connectTo(s Session) {
-	d.update(func(known *driverState) { known.session = newLiveSession(s, d.redactor) })
+func (d *lifecycle) connectTo(s Session) {
+	d.update(func(known *state) { known.session = newLiveSession(s, d.redactor) })
 }
 
 // publishing is a session of a driver that attaches.
