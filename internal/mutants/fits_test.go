@@ -21,7 +21,7 @@ import (
 
 // TestEachMutantFitsIntoTheCode finds mutants whose text the code does not have any more, or that do not compile.
 func TestEachMutantFitsIntoTheCode(t *testing.T) {
-	rewritten, errs := rewrite(mutants())
+	rewritten, errs := rewrite(rows)
 	for _, err := range errs {
 		t.Error(err)
 	}
@@ -104,7 +104,7 @@ func list(t *testing.T, folders []string) map[string]listedPackage {
 // TestEachKillerIsATest finds killers that were renamed or removed.
 func TestEachKillerIsATest(t *testing.T) {
 	tests := map[string]map[string]bool{} // by folder
-	for _, m := range mutants() {
+	for _, m := range rows {
 		for _, text := range m.killed {
 			k := killerOf(text)
 			if tests[k.folder] == nil {

@@ -1,7 +1,6 @@
 package mutants
 
 import (
-	"slices"
 	"strings"
 	"testing"
 )
@@ -16,11 +15,6 @@ type mutant struct {
 	killed []string // tests that fail with it: FOLDER.TestName
 }
 
-// mutants returns all mutants. The number of a mutant is its place in this list, from 1.
-func mutants() []mutant {
-	return slices.Concat(leaseRows, takeoverRows, callRows, effectRows, unownedRows, objectRows, retryRows, listingRows)
-}
-
 // killer is a test that fails with a mutant.
 type killer struct{ folder, test string }
 
@@ -31,7 +25,7 @@ func killerOf(text string) killer {
 
 func TestEachMutantHasANameAHarmAndAKiller(t *testing.T) {
 	seen := map[string]bool{}
-	for _, m := range mutants() {
+	for _, m := range rows {
 		if m.name == "" || m.harm == "" || m.file == "" || len(m.killed) == 0 {
 			t.Errorf("mutant %q of %s: name, harm, file and killed must be set", m.name, m.file)
 		}
