@@ -1,63 +1,72 @@
-// Package hub serves the drivers that the registry lists: it attaches and detaches their volumes.
-// Each driver is isolated from all others.
+// Package hub serves the drivers that the registry lists: it attaches and detaches their volumes. This file is the map of the core.
 //
-// # One driver
+// # The way of a VolumeAttachment
 //
-// Each driver has one manager (manager.go), from the first to the last snapshot that lists it (follow.go).
-// The manager owns what is known about the driver: how to serve it, the role of this process, the
-// connection, and the reason why the driver is not served. That is one value, driverState, under one mutex,
-// with one channel that is closed at every change. Loops wait for a change and read the value again; pure
-// functions of the value decide. The manager keeps the driver connected (connection.go) and
-// takes the role that the settings ask for (role.go):
+// Seven stations. At most one worker has the item of a VolumeAttachment.
 //
-//   - A leader (leader.go) works for the driver during one term of its lease (hub/lease). No call or write
-//     begins that the lease does not cover, and all work of a term ends before the lease is released.
-//   - An Observer (hub/observe) watches another attacher work, and compares.
-//   - A paused driver stays connected, and nothing is done for it.
+//	1 watch   hub/cache/informers.go        the caches take the object, without what nobody needs
+//	2 route   hub/reconcile/router.go       Router hands the event to the Worker of the driver that spec.attacher names
+//	3 queue   hub/reconcile/watch.go        if the object asks for something new, the Worker adds an item
+//	          hub/queue/volume.go           next says which items of a volume may start; then their lane and their node
+//	4 read    hub/reconcile/execute.go      look reads the object with the own writes laid over it, and makes the plan (hub/attach/plan.go)
+//	5 next    hub/volume/effects.go         next says which effect comes now, from the plan and what is believed of the volume
+//	6 do      hub/reconcile/execute.go      do makes the effect: a call (call.go, hub/attach/attacher.go) or a write (hub/attach/writer.go)
+//	7 end     hub/reconcile/worker.go       succeeded and failed end the run: nothing more to do, again, or after a pause
 //
-// All texts of the driver pass through one attach.Redactor, which removes secrets (connection.go).
+// Stations 4 to 6 repeat until next says that the run is finished. Each call and write passes the fence of the lease, and each
+// write the write budget of the driver.
 //
-// Only a change of mode, lease or automatic pause ends a role. The role of a driver that goes away and comes
-// back goes on. But the leader of a driver that is away releases its lease once, when no call is in
-// flight, so that another replica or a csi-attacher on standby can try. After giveUpAfter it releases the lease
-// for good: a driver that is not connected has no leader then, and none after a start of the hub.
+// # Folders
 //
-// # From an event to the status
+//	hub            the Hub: it follows the registry's snapshots, and has one Manager for each driver
+//	hub/driver     the life of one driver: its state, role, connection, and the work of a term (lifecycle.go)
+//	hub/reconcile  the way of a VolumeAttachment; what no event leads to (below)
+//	hub/queue      what may start now: volume, lane, node, backoff
+//	hub/volume     what is believed of each volume, and what comes next
+//	hub/attach     decisions, patches, the Writer and the calls of one VolumeAttachment; errors; redaction
+//	hub/cache      informers, with the own writes laid over them; what is kept of a PersistentVolume
+//	hub/drift      the driver's own list of volumes, compared
+//	hub/observe    what another attacher does, compared
+//	hub/view       what the status asks for; the checklist of a driver
+//	hub/lease      who works for a driver; hub/csiclient: the connection to it
+//	hub/status     the model of the status, its health and its words; the page, the API, metrics
+//	hub/tests      tests of the behaviour of the whole, on a real API server or in virtual time
 //
-//  1. The router hands an event of the cluster to the leader of the driver that spec.attacher names
-//     (router.go, watch.go).
-//  2. If the VolumeAttachment needs an operation, the leader adds an item to the driver's queue.Queue. The
-//     Queue lets the item into the attach or the detach lane when no other work on the volume comes first,
-//     and starts a worker for it (hub/queue). What is believed of the volume is in the volume.Table (hub/volume).
-//  3. The worker (worker.go) reads the objects again if their cached state is from before the term
-//     (takeover.go).
-//  4. Before each effect, attach.Driver.Decide makes the plan for the objects as they are then (hub/attach), and the Table says
-//     what is next (hub/volume/effects.go). The worker does it (execute.go): finalizers and notes, the CSI call
-//     (call.go), the status. Each write passes the driver's write budget and the fence of its lease.
-//  5. If the object was deleted meanwhile, say, the item runs again in the other lane. After an error the worker writes the
-//     error into the status, and the item waits for its backoff (backoff.go).
+// Arrows go one way: hub, driver, {reconcile, drift, observe, view, lease}, {queue, volume, attach, cache, csiclient}, registry.
 //
 // # What no event leads to
 //
-//   - unowned.go detaches a volume that no VolumeAttachment owns any more, after owners.go has read who may
-//     own it, and unused.go whether its node uses it. drain.go does that at the end of a term.
-//   - finalizers.go removes the finalizer from a PersistentVolume that is being deleted.
-//   - takeover.go says what a new leader reads again.
-//   - A drift.Watch acts on what differs from the driver's own list of volumes (hub/drift), overdue.go reports operations that have had
-//     no success for long and calls that hang, and a resync finds work that events have missed.
-//   - wind_down.go serves a driver with WindDown only while something of it is attached.
+// All in hub/reconcile: unowned.go detaches a volume that no VolumeAttachment owns any more, after owners.go has read who may own it, and
+// unused.go whether its node uses it; drain.go does that at the end of a term. takeover.go says what a new leader reads again. finalizers.go
+// removes the finalizer from a PersistentVolume that is being deleted. overdue.go reports what has had no success for long. Resync
+// (watch.go) finds work that events have missed.
 //
-// operation_log.go logs how operations end, and names the keys.
-// hub/view answers for the status page, API and metrics (status.Source), from what view.go says of each driver. connection.go knows since when
-// the driver has answered no call.
+// # Where is it decided
+//
+//	a VolumeAttachment is deleted while it is attached    hub/reconcile/execute.go look: the run ends, and the item goes to the other lane
+//	one call for a volume at a time                       hub/queue/volume.go next
+//	an attach waits for a detach elsewhere                hub/queue/volume.go next; hub/queue/work.go MayCall, right before the call
+//	a VolumeAttachment has vanished                       hub/reconcile/watch.go OnAttachmentGone; hub/volume/attachment.go Gone; hub/reconcile/unowned.go
+//	`workers: 50` becomes a limit of the queue            registry/settings.go; hub/reconcile/reconciler.go SetLimits; hub/queue/lanes.go most
+//	a replica that was frozen neither calls nor writes    hub/lease/fence.go, term.go Begin and Confirm; hub/reconcile/call.go mayCall; hub/csiclient/sendguard.go
+//	who serves a driver                                   hub/driver/role.go takeRole; hub/lease/candidate.go, decision.go
+//	a Secret leaves the text of an error                  hub/attach/redactor.go; attacher.go call; hub/driver/connection.go for Probe and ListVolumes
+//	how many listings confirm a difference                hub/drift/missing.go compare, dangling.go checkDangling
+//	a panic restarts its driver alone                     internal/panics Go; hub/driver/manager.go Serve
+//	how long a failed operation pauses                    hub/reconcile/backoff.go backoff
+//	what a full node is                                   hub/queue/node.go AnsweredLocked, offer
+//
+// # How to add
+//
+// A setting: a row in registry/settings.go and its field in registry/driver.go; its use, read through Settings() at each use; its row in
+// deploy/CONFIGURE.md and in drivers.yaml (registry's tests name what is missing); `make manifests` writes the chart's schema.
+//
+// A CSI call: its method in hub/csiclient/session.go and in Session of hub/driver/connection.go, with redacted texts
+// (TestEachMethodOfASessionIsRedacted fails without); its name and largest answer in internal/proxy/driver.go; its answer and books in
+// internal/fakecsi; a rule in internal/safety if it changes what is published.
 //
 // # Isolation
 //
-// Drivers share the cluster's caches (hub/cache), which they only read, and nothing else. What this process
-// knows of a driver's volumes, and its writes that the caches do not show yet, outlive the manager (memory).
-// A panic in any goroutine of a driver restarts that driver alone (panics.Go).
-//
-// The package does not know where drivers come from (registry), what one VolumeAttachment needs
-// (hub/attach), which work may start (hub/queue), what is believed of a volume (hub/volume), how objects are kept (hub/cache) or how to speak CSI
-// (hub/csiclient).
+// Drivers share the caches of the cluster, which they only read, and nothing else. What this process knows of a driver's volumes, and its
+// writes that the caches do not show yet, outlive the Manager (reconcile.Memory).
 package hub
