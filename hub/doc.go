@@ -10,7 +10,7 @@
 //	          hub/queue/volume.go           next says which items of a volume may start; then their lane and their node
 //	4 read    hub/reconcile/execute.go      look reads the object with the own writes laid over it, and makes the plan (hub/attach/plan.go)
 //	5 next    hub/volume/effects.go         next says which effect comes now, from the plan and what is believed of the volume
-//	6 do      hub/reconcile/execute.go      do makes the effect: a call (call.go, hub/attach/attacher.go) or a write (hub/attach/writer.go)
+//	6 do      hub/reconcile/execute.go      do makes the effect: a call (hub/reconcile/call.go, hub/attach/attacher.go) or a write (hub/attach/writer.go)
 //	7 end     hub/reconcile/worker.go       succeeded and failed end the run: nothing more to do, again, or after a pause
 //
 // Stations 4 to 6 repeat until next says that the run is finished. Each call and write passes the fence of the lease, and each
@@ -19,7 +19,7 @@
 // # Folders
 //
 //	hub            the Hub: it follows the registry's snapshots, and has one Manager for each driver
-//	hub/driver     the life of one driver: its state, role, connection, and the work of a term (lifecycle.go)
+//	hub/driver     the life of one driver: its state, role, connection, and the work of a term (hub/driver/lifecycle.go)
 //	hub/reconcile  the way of a VolumeAttachment; what no event leads to (below)
 //	hub/queue      what may start now: volume, lane, node, backoff
 //	hub/volume     what is believed of each volume, and what comes next
@@ -36,25 +36,25 @@
 //
 // # What no event leads to
 //
-// All in hub/reconcile: unowned.go detaches a volume that no VolumeAttachment owns any more, after owners.go has read who may own it, and
-// unused.go whether its node uses it; drain.go does that at the end of a term. takeover.go says what a new leader reads again. finalizers.go
-// removes the finalizer from a PersistentVolume that is being deleted. overdue.go reports what has had no success for long. Resync
-// (watch.go) finds work that events have missed.
+// hub/reconcile/unowned.go detaches a volume that no VolumeAttachment owns any more, after hub/reconcile/owners.go has read who may own it,
+// and hub/reconcile/unused.go whether its node uses it. hub/reconcile/drain.go does that at the end of a term. hub/reconcile/takeover.go says
+// what a new leader reads again. hub/reconcile/finalizers.go removes the finalizer from a PersistentVolume that is being deleted.
+// hub/reconcile/overdue.go reports what has had no success for long. hub/reconcile/watch.go:Resync finds work that events have missed.
 //
 // # Where is it decided
 //
-//	a VolumeAttachment is deleted while it is attached    hub/reconcile/execute.go look: the run ends, and the item goes to the other lane
-//	one call for a volume at a time                       hub/queue/volume.go next
-//	an attach waits for a detach elsewhere                hub/queue/volume.go next; hub/queue/work.go MayCall, right before the call
-//	a VolumeAttachment has vanished                       hub/reconcile/watch.go OnAttachmentGone; hub/volume/attachment.go Gone; hub/reconcile/unowned.go
-//	`workers: 50` becomes a limit of the queue            registry/settings.go; hub/reconcile/reconciler.go SetLimits; hub/queue/lanes.go most
-//	a replica that was frozen neither calls nor writes    hub/lease/fence.go, term.go Begin and Confirm; hub/reconcile/call.go mayCall; hub/csiclient/sendguard.go
-//	who serves a driver                                   hub/driver/role.go takeRole; hub/lease/candidate.go, decision.go
-//	a Secret leaves the text of an error                  hub/attach/redactor.go; attacher.go call; hub/driver/connection.go for Probe and ListVolumes
-//	how many listings confirm a difference                hub/drift/missing.go compare, dangling.go checkDangling
-//	a panic restarts its driver alone                     internal/panics Go; hub/driver/manager.go Serve
-//	how long a failed operation pauses                    hub/reconcile/backoff.go backoff
-//	what a full node is                                   hub/queue/node.go AnsweredLocked, offer
+//	a VolumeAttachment is deleted while it is attached    hub/reconcile/execute.go:look: the run ends, and the item goes to the other lane
+//	one call for a volume at a time                       hub/queue/volume.go:next
+//	an attach waits for a detach elsewhere                hub/queue/volume.go:next; hub/queue/work.go:MayCall, right before the call
+//	a VolumeAttachment has vanished                       hub/reconcile/watch.go:OnAttachmentGone; hub/volume/attachment.go:Gone; hub/reconcile/unowned.go
+//	`workers: 50` becomes a limit of the queue            registry/settings.go; hub/reconcile/reconciler.go:SetLimits; hub/queue/lanes.go:most
+//	a replica that was frozen neither calls nor writes    hub/lease/fence.go, hub/lease/term.go:Begin, hub/lease/term.go:Confirm; hub/reconcile/call.go:mayCall; hub/csiclient/sendguard.go
+//	who serves a driver                                   hub/driver/role.go:takeRole; hub/lease/candidate.go, hub/lease/decision.go
+//	a Secret leaves the text of an error                  hub/attach/redactor.go; hub/attach/attacher.go:call; hub/driver/connection.go for Probe and ListVolumes
+//	how many listings confirm a difference                hub/drift/missing.go:compare, hub/drift/dangling.go:checkDangling
+//	a panic restarts its driver alone                     internal/panics; hub/driver/manager.go:Serve
+//	how long a failed operation pauses                    hub/reconcile/backoff.go:backoff
+//	what a full node is                                   hub/queue/node.go:AnsweredLocked, hub/queue/node.go:offer
 //
 // # How to add
 //

@@ -184,7 +184,7 @@ var rows = []mutant{
 		file:   "hub/reconcile/unowned.go",
 		old:    "owner, err := l.owners(ctx, u.FormerOwner, u.Target)",
 		new:    "owner, err := volume.NoOwner, error(nil)",
-		killed: []string{"hub/reconcile.TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThere", "hub/tests.TestAttachElsewhereWaitsWhileItIsNotClearWhoHasWhatWasLeftAttached"},
+		killed: []string{"hub/reconcile.TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThere"},
 	},
 	{
 		name:   "finalizer of a PersistentVolume does not wait for an unowned publication",
