@@ -98,7 +98,7 @@ func (l lossy) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestAnswerToTheStatusThatIsCutOffLeadsToNoSecondCall(t *testing.T) {
 	loses := true
 	inExecution(t, func(next http.RoundTripper) http.RoundTripper { return lossy{next, &loses} }, func(x *executing) {
-		if err := x.look(); err == nil || x.isOfTheVolume(&queue.Item{}, err) {
+		if err := x.look(); err == nil || isOfTheVolume(&queue.Item{}, err) {
 			t.Errorf("%v: want an error that is not for the status", err)
 		}
 		loses = false

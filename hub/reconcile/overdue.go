@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,10 +19,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/view"
 )
 
-const (
-	// hangsAfter is the age from which a call counts as hanging.
-	hangsAfter = time.Minute
-)
+// hangsAfter is the age from which a call counts as hanging.
+const hangsAfter = time.Minute
 
 // stuckVolume is what was reported of a VolumeAttachment whose operation has had no success for too long.
 type stuckVolume struct {
@@ -47,7 +46,7 @@ func (l *Worker) ReportOverdue(ctx context.Context) {
 		if isNew {
 			v = stuckVolume{op: op}
 			fresh = append(fresh, va.Name)
-			l.Warn(va, reasonOf(op, attachStuck, detachStuck), fmt.Sprintf("%s requested at %s without success, retries continue", op, op.Since(va).UTC().Format(time.RFC3339)))
+			l.Warn(va, titleOf(op)+stuckEvent, fmt.Sprintf("%s requested at %s without success, retries continue", op, op.Since(va).UTC().Format(time.RFC3339)))
 		}
 		item, ok := l.Queue.Look(queue.ClaimKey(va.Name))
 		if !ok {
@@ -59,10 +58,7 @@ func (l *Worker) ReportOverdue(ctx context.Context) {
 		down := !calling && away != nil
 		if hangs(item.Call.Since, now) && !v.hangs || down && !v.down || isNew && op.LastError(va) == nil {
 			v.hangs, v.down = v.hangs || calling, v.down || down
-			err := stuckError(va, op, item.Tries, whyStuck(away, item, va.Spec.NodeName))
-			if failed := l.Writer().SaveError(ctx, va, op, err); failed != nil {
-				l.VolumeLogger(va).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", err, "err", failed)
-			}
+			l.saveError(ctx, l.Writer(), va, op, stuckError(va, op, item.Tries, whyStuck(away, item, va.Spec.NodeName)))
 		}
 		stuck[va.UID] = v
 	}
@@ -115,10 +111,8 @@ func stuckError(va *storagev1.VolumeAttachment, op attach.Operation, tries int, 
 func (l *Worker) logHanging(now time.Time) {
 	var oldest queue.Flight
 	calls := l.Queue.Calls()
-	for _, call := range calls {
-		if oldest.Since.IsZero() || call.Since.Before(oldest.Since) {
-			oldest = call
-		}
+	if len(calls) > 0 {
+		oldest = slices.MinFunc(calls, func(a, b queue.Flight) int { return a.Since.Compare(b.Since) })
 	}
 	var unanswered time.Time
 	if s := l.Session(); s != nil {

