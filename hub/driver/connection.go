@@ -151,11 +151,10 @@ func (m *Manager) stayConnected(ctx context.Context) {
 	pause := connectRetryInitial
 	for ctx.Err() == nil {
 		began, spec := time.Now(), m.get().spec
-		dialling, giveUp := m.while(ctx, func(s state) bool { return s.isReachedAs(spec) })
-		s, err := m.connect(dialling, spec)
-		giveUp()
+		reached, end := m.while(ctx, func(s state) bool { return s.isReachedAs(spec) })
+		s, err := m.connect(reached, spec)
 		if err == nil {
-			m.use(ctx, s, spec)
+			m.use(reached, s, spec)
 		} else if ctx.Err() == nil && m.get().isReachedAs(spec) {
 			m.update(func(s *state) { s.setError(err, time.Now()) })
 			if m.connectionLog.IsDue(err.Error(), time.Now()) {
@@ -166,17 +165,14 @@ func (m *Manager) stayConnected(ctx context.Context) {
 			pause = connectRetryInitial
 		}
 		// Also after a session: a driver that answers and hangs up must not be dialled all the time.
-		end := time.Now().Add(pause)
-		m.await(ctx, func(s state) (time.Duration, bool) {
-			left := time.Until(end)
-			return left, left <= 0 || !s.isReachedAs(spec)
-		})
+		sleep(reached, pause)
+		end()
 		pause = min(2*pause, connectRetryMax)
 	}
 }
 
-// use keeps a session in use until it has ended, the driver answers nothing on it, the endpoint or TLS of the driver changes, or
-// ctx ends. It probes the driver meanwhile. While Probes fail the driver's queue waits; calls in flight go on.
+// use keeps a session in use until it has ended, the driver answers nothing on it, or ctx ends: as soon as the driver is to be
+// reached in another way than the spec says. It probes the driver meanwhile. While Probes fail the driver's queue waits; calls in flight go on.
 func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -203,9 +199,8 @@ func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 		logger.Info("Driver has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: check that the endpoint is that of its controller",
 			"volumeAttachments", n)
 	}
-	failures := 0       // of Probes in a row
-	var asked time.Time // the first Probe since the last answer; zero: there is none
-	isReached := func(state state) bool { return state.isReachedAs(spec) }
+	failures := 0         // of Probes in a row
+	var asked time.Time   // the first Probe since the last answer; zero: there is none
 	wait := func() bool { // for the next Probe; false: the use of the session is over
 		last := time.Now()
 		m.await(ctx, func(state state) (time.Duration, bool) {
@@ -214,20 +209,17 @@ func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 				pause = min(pause, connectRetryMax)
 			}
 			left := pause - time.Since(last)
-			return left, left <= 0 || !isReached(state)
+			return left, left <= 0
 		})
-		return ctx.Err() == nil && isReached(m.get())
+		return ctx.Err() == nil
 	}
 	for wait() {
 		if asked.IsZero() {
 			asked = time.Now()
 		}
-		probing, giveUp := m.while(ctx, isReached)
-		err := s.Probe(probing)
-		cut, now := probing.Err() != nil, time.Now()
-		giveUp()
+		err, now := s.Probe(ctx), time.Now()
 		switch {
-		case cut:
+		case ctx.Err() != nil:
 			continue
 		case err == nil:
 			failures, asked = 0, time.Time{}

@@ -24,10 +24,8 @@ type lifecycle struct {
 	term *lease.Term
 
 	gate    sync.Mutex   // held while the queue is opened or shut
-	opened  bool         // the queue was open once; guarded by gate
 	stopped bool         // the queue does not open any more; guarded by gate
-	reacted state        // the last one with another connection that connectionChanged has acted on; guarded by gate
-	renewed *liveSession // the last session for which connectionChanged has called Backfill; guarded by gate
+	opened  *liveSession // the last session for which the queue was opened, nil if it was never open; guarded by gate
 
 	workers sync.WaitGroup
 }
@@ -44,7 +42,7 @@ func (m *Manager) newLifecycle(term *lease.Term) *lifecycle {
 		Logger:     m.logger,
 		WriteLimit: m.options.LeaseDuration / 3,
 		Redactor:   m.redactor,
-		Settings:   m.settings,
+		Settings:   func() registry.Settings { return m.get().spec.Settings },
 		Decider:    m.Decider,
 		Session: func() reconcile.Session {
 			if s := m.session(); s != nil {
@@ -202,29 +200,24 @@ func (l *lifecycle) attend(ctx context.Context, end context.CancelCauseFunc, fai
 }
 
 // connectionChanged opens the lanes if the driver can be called, and shuts them if not. The capabilities may
-// have changed since the last session, so for each session it adds items for all work that the caches show. A term can
-// begin while the driver connects, and is then told twice: an attach that has failed meanwhile keeps its backoff.
+// have changed since the last session, so for each session it adds items for all work that the caches show. For a session
+// that it knows it changes nothing: an attach that the driver has refused keeps its backoff. So it may be called twice, as when a
+// term begins while the driver connects.
 func (l *lifecycle) connectionChanged() {
 	l.gate.Lock()
 	defer l.gate.Unlock()
-	s := l.get()
-	before := l.reacted
-	l.reacted = s
-	switch {
-	case l.stopped || s.up == before.up && s.upSince.Equal(before.upSince) && s.session == before.session:
+	switch s := l.get(); {
+	case l.stopped:
 	case s.up:
-		l.options.Routes.Open(l.name, l.work)
-		if l.renewed != s.session { // a Probe that succeeds again changes nothing for a volume that the driver has refused
-			l.renewed = s.session
+		if l.opened != s.session {
 			l.work.Backfill()
 		}
-		if !l.opened {
-			info := s.session.Info()
+		if info := s.session.Info(); l.opened == nil {
 			l.logger.Info("Serving driver", "endpoint", s.spec.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
 		}
-		l.opened = true
+		l.opened = s.session
 		l.Queue.Open()
-	case l.opened:
+	case l.opened != nil:
 		l.Queue.Shut()
 	}
 }

@@ -66,16 +66,19 @@ type Manager struct {
 
 // New returns the Manager of a driver. It does nothing before Serve.
 func New(o *Options, logger klog.Logger, spec registry.Driver, m reconcile.Memory) *Manager {
-	return &Manager{
+	d := &Manager{
 		Memory:   m,
 		options:  o,
 		name:     spec.Name,
 		metrics:  o.Metrics.Driver(spec.Name),
 		logger:   logger,
 		redactor: &attach.Redactor{Publications: m.Table.Secrets},
-		state:    newState(spec, time.Now()),
 		changed:  make(chan struct{}),
 	}
+	d.update(func(s *state) {
+		s.spec, s.connection, s.connectionReason, s.upSince = spec, Connecting, "not tried yet", time.Now()
+	})
+	return d
 }
 
 const (
@@ -144,9 +147,6 @@ func (m *Manager) latestFailures() []status.Failure {
 	return slices.Clone(m.failures)
 }
 
-// settings returns the driver's current settings.
-func (m *Manager) settings() registry.Settings { return m.get().spec.Settings }
-
 // session returns the latest session, which may have ended; nil if there was none yet.
 func (m *Manager) session() *liveSession { return m.get().session }
 
@@ -167,34 +167,33 @@ func (m *Manager) Decider() attach.Driver {
 	return attach.Driver{Name: m.name, DefaultFSType: s.spec.DefaultFSType, NoAttach: !m.options.Cluster.AttachRequired(m.name), Capabilities: s.session.capabilities()}
 }
 
-// update has edit change the state, and wakes the loops that wait for a change. edit must not block.
-func (m *Manager) update(edit func(*state)) {
+// update has edit change the state, wakes the loops that wait for a change, and reports whether there was one that
+// anybody acts on. edit must not block.
+func (m *Manager) update(edit func(*state)) (changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.state
 	edit(&m.state)
-	m.state.settle(before.State, time.Now())
+	if m.state.State, m.state.Reason = m.state.decide(); m.state.State != before.State {
+		m.state.Since = time.Now()
+	}
 	// Nobody acts on a change of Source and WindDown. A line that is added to the file changes the Source of
 	// all drivers below it.
 	before.spec.Source, before.spec.WindDown = m.state.spec.Source, m.state.spec.WindDown
-	if before != m.state {
-		close(m.changed)
-		m.changed = make(chan struct{})
+	if before == m.state {
+		return false
 	}
+	close(m.changed)
+	m.changed = make(chan struct{})
+	return true
 }
 
 // SetSpec replaces the spec of the driver, and reports whether anything but its Source and WindDown has
 // changed.
 func (m *Manager) SetSpec(to registry.Driver) (changed bool) {
-	var otherSecrets bool
-	m.update(func(s *state) {
-		from := s.spec
-		from.Source, from.WindDown = to.Source, to.WindDown
-		changed = from != to
-		otherSecrets = from.Secrets != to.Secrets || from.Listed != to.Listed
-		s.spec = to
-	})
-	if otherSecrets {
+	var from registry.Driver
+	changed = m.update(func(s *state) { from, s.spec = s.spec, to })
+	if from.Secrets != to.Secrets || from.Listed != to.Listed {
 		m.Queue.RetryAfter(diagnosis.SecretNotAllowed)
 	}
 	return changed
@@ -203,22 +202,19 @@ func (m *Manager) SetSpec(to registry.Driver) (changed bool) {
 // setUp notes whether the driver can be called, together with the changes of edit. When it returns, the
 // leader or the Observer has acted on it.
 func (m *Manager) setUp(up bool, edit func(*state)) {
-	var before, after state
+	turned := false
 	m.update(func(s *state) {
-		before = *s
-		now := time.Now()
-		if up != s.up {
-			s.leaseOffered = s.leaseOffered && !(s.up && now.Sub(s.upSince) >= m.options.LeaseDuration)
-			s.up, s.upSince = up, now
+		if turned = up != s.up; turned {
+			s.leaseOffered = s.leaseOffered && !(s.up && time.Since(s.upSince) >= m.options.LeaseDuration)
+			s.up, s.upSince = up, time.Now()
 		}
 		edit(s)
-		after = *s
 	})
-	switch {
-	case after.leader != nil:
-		after.leader.connectionChanged()
-	case after.observer != nil && (up != before.up || after.session != before.session):
-		after.observer.LookAtAll() // the capabilities may have changed
+	switch s := m.get(); {
+	case turned && s.leader != nil:
+		s.leader.connectionChanged()
+	case turned && s.observer != nil:
+		s.observer.LookAtAll() // the capabilities may have changed
 	}
 }
 

@@ -148,8 +148,8 @@ func TestLeaderHasActedOnAChangeOfTheConnectionWhenThatReturns(t *testing.T) {
 				d.shut()
 			}
 			d.setUp(true, func(*state) {})
-			if d.opened == drains {
-				t.Errorf("lanes opened: %v", d.opened)
+			if opened := d.opened != nil; opened == drains {
+				t.Errorf("lanes opened: %v", opened)
 			}
 		})
 	}

@@ -71,7 +71,7 @@ func (m *Manager) run(ctx context.Context) error {
 func (m *Manager) takeRole(ctx context.Context, r role) error {
 	ctx, cancel := m.while(ctx, func(s state) bool { return m.roleOf(s) == r })
 	defer cancel()
-	competes := r.mode == registry.ModeActive && m.options.Leases != nil
+	competes := r.lease.Name != ""
 	m.update(func(s *state) {
 		s.role, s.draining, s.waiting = r, "", ""
 		if competes {

@@ -57,23 +57,10 @@ type state struct {
 
 	foreignWriter status.ForeignWriter // the last one; zero for none
 
-	// settle computes these from the rest.
+	// update computes these from the rest.
 	State  State
 	Reason string    // why it is not Ready, for people; empty if it is
 	Since  time.Time // of the State
-}
-
-func newState(spec registry.Driver, now time.Time) state {
-	s := state{spec: spec, connection: Connecting, connectionReason: "not tried yet", upSince: now}
-	s.settle("", now)
-	return s
-}
-
-// settle sets State, Reason and Since. Since changes only with the State.
-func (s *state) settle(before State, now time.Time) {
-	if s.State, s.Reason = s.decide(); s.State != before {
-		s.Since = now
-	}
 }
 
 // decide returns the State and its reason. A reason that keeps every process from calling the driver has
@@ -99,23 +86,17 @@ func (s *state) setConnection(state State, reason string) {
 
 // setError sets the state of the connection after an error of connecting or probing.
 func (s *state) setError(err error, now time.Time) {
-	s.setConnection(stateAfter(s.connection, err), err.Error())
-	s.connectionError = status.Failure{Time: now, Text: err.Error()}
-}
-
-// stateAfter returns the state of the connection after an error of connecting or probing.
-func stateAfter(from State, err error) State {
 	_, other := errors.AsType[*csiclient.NameError](err)
 	_, answered := grpcstatus.FromError(err)
 	switch {
 	case other:
-		return NameMismatch
+		s.connection = NameMismatch
 	case answered || errors.Is(err, csiclient.ErrNotReady):
-		return Probing
-	case from == Connecting:
-		return Connecting
+		s.connection = Probing
+	case s.connection != Connecting:
+		s.connection = Lost
 	}
-	return Lost
+	s.connectionReason, s.connectionError = err.Error(), status.Failure{Time: now, Text: err.Error()}
 }
 
 // isReachedAs reports whether the driver has the endpoint and TLS of a spec.
