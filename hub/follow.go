@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -17,20 +18,23 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// served is a driver that is served, or drains.
+// served is a driver that is or was served. The Hub's mu guards its fields.
 type served struct {
-	*driver.Manager
-	retire context.CancelFunc
-	ended  chan struct{} // closed when the driver has drained
+	memory  reconcile.Memory   // is kept: volumes of a driver that is not served any more may still be attached
+	manager *driver.Manager    // nil: it is not served
+	retire  context.CancelFunc // nil: it is not served, or drains
+	ended   chan struct{}      // closed when the latest manager has ended
 }
 
+// windDownEvery is the interval at which the drivers with WindDown are looked at.
+const windDownEvery = time.Second
+
 // follow serves the drivers of each snapshot until ctx ends, and returns when all have drained. It does not
-// interrupt a driver that is in the next snapshot too: the manager takes the new spec. A driver with WindDown
-// is served only while it is in use. follow calls begun after each snapshot.
-func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, begun func()) {
+// interrupt a driver that is in the next snapshot too: the manager takes the new spec. follow sets following when it has
+// begun to serve the first snapshot.
+func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, following *atomic.Bool) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	running := map[string]*served{}
 	var latest registry.Snapshot
 	look := time.NewTicker(windDownEvery)
 	defer look.Stop()
@@ -44,103 +48,88 @@ func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, begu
 				continue
 			}
 			latest = want
-			h.apply(ctx, &all, running, h.needed(latest))
-			begun()
 		case <-look.C:
-			h.apply(ctx, &all, running, h.needed(latest))
+			if !following.Load() {
+				continue
+			}
 		}
+		h.apply(ctx, &all, latest)
+		following.Store(true)
 	}
 }
 
-// apply retires, changes and starts managers until they serve the wanted drivers.
-func (h *Hub) apply(ctx context.Context, all *sync.WaitGroup, running map[string]*served, want registry.Snapshot) {
+// apply retires, changes and starts managers until they serve the wanted drivers. A driver with WindDown is served only
+// while it is in use.
+func (h *Hub) apply(ctx context.Context, all *sync.WaitGroup, want registry.Snapshot) {
 	logger := klog.FromContext(ctx)
-	for name, m := range running {
-		if _, ok := want[name]; !ok {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	want = maps.Clone(want)
+	maps.DeleteFunc(want, func(name string, spec registry.Driver) bool { return spec.WindDown && !h.isInUse(name) })
+	for name, d := range h.drivers {
+		if _, ok := want[name]; !ok && d.retire != nil {
 			logger.Info("Driver is no longer configured, draining it", "driver", name)
-			m.retire()
-			delete(running, name)
+			d.retire()
+			d.retire = nil
 		}
 	}
 	for name, spec := range want {
-		m := running[name]
-		if spec.WindDown && (m == nil || !m.Spec().WindDown) {
+		d := h.drivers[name]
+		serves := d != nil && d.retire != nil
+		if spec.WindDown && !(serves && d.manager.Spec().WindDown) {
 			logger.Info("Serving driver until none of its volumes is attached", "driver", name, "source", spec.Source)
 		}
-		if m == nil {
-			running[name] = h.start(ctx, all, spec)
-		} else if m.SetSpec(spec) {
+		if !serves {
+			h.start(ctx, all, spec)
+		} else if d.manager.SetSpec(spec) {
 			logger.Info("Driver settings changed", "driver", name, "source", spec.Source)
 		}
 	}
 }
 
 // start serves a driver until its manager is retired or ctx ends. If an earlier manager of the driver still
-// drains, the new manager waits until that has ended.
-func (h *Hub) start(ctx context.Context, all *sync.WaitGroup, spec registry.Driver) *served {
+// drains, the new manager waits until that has ended. The caller holds mu.
+func (h *Hub) start(ctx context.Context, all *sync.WaitGroup, spec registry.Driver) {
 	logger := klog.FromContext(ctx).WithValues("driver", spec.Name)
-	ctx, retire := context.WithCancel(klog.NewContext(ctx, logger))
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	remembered, ok := h.memories[spec.Name]
-	if !ok {
-		remembered = reconcile.NewMemory(logger, spec.Name, h.drivers.Cluster)
-		h.memories[spec.Name] = remembered
+	d := h.drivers[spec.Name]
+	if d == nil {
+		d = &served{memory: reconcile.NewMemory(logger, spec.Name, h.options.Cluster)}
+		h.drivers[spec.Name] = d
 	}
-	m := &served{Manager: driver.New(&h.drivers, logger, spec, remembered), retire: retire, ended: make(chan struct{})}
-	predecessor := h.managers[spec.Name]
-	h.managers[spec.Name] = m
+	ctx, retire := context.WithCancel(klog.NewContext(ctx, logger))
+	m, predecessor, ended := driver.New(&h.options, logger, spec, d.memory), d.ended, make(chan struct{})
+	d.manager, d.retire, d.ended = m, retire, ended
 	panics.Go(all, m.Panicked, func() {
-		defer h.forget(spec.Name, m)
+		defer close(ended)
 		defer retire()
+		defer h.forget(d, m)
 		if predecessor != nil {
-			<-predecessor.ended
+			<-predecessor
 		}
 		m.Serve(ctx)
 	})
-	return m
 }
 
 // forget drops a manager that has ended. The memory of its driver stays, without secrets.
-func (h *Hub) forget(name string, m *served) {
-	defer close(m.ended)
+func (h *Hub) forget(d *served, m *driver.Manager) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.managers[name] == m {
-		delete(h.managers, name)
-		h.drivers.Metrics.Forget(name)
+	if d.manager == m {
+		d.manager, d.retire = nil, nil
+		h.options.Metrics.Forget(m.Spec().Name)
 		m.Table.DropSecrets()
 	}
 }
 
-// windDownEvery is the interval at which the drivers with WindDown are looked at.
-const windDownEvery = time.Second
-
-// needed returns the drivers of a snapshot that have to be served now: a driver with WindDown only if it is
-// in use.
-func (h *Hub) needed(want registry.Snapshot) registry.Snapshot {
-	needed := maps.Clone(want)
-	maps.DeleteFunc(needed, func(name string, d registry.Driver) bool { return d.WindDown && !h.isInUse(name) })
-	return needed
-}
-
 // isInUse reports whether a volume of a driver is or may be attached, or a PersistentVolume has a finalizer
-// that only an attacher of the driver removes.
+// that only an attacher of the driver removes. The caller holds mu.
 func (h *Hub) isInUse(name string) bool {
-	if slices.ContainsFunc(h.drivers.Cluster.AttachmentsOfDriver(name), attach.MayBeAttached) {
+	c := h.options.Cluster
+	if slices.ContainsFunc(c.AttachmentsOfDriver(name), attach.MayBeAttached) || len(c.ReleasableVolumes(name)) > 0 {
 		return true
 	}
-	if len(h.drivers.Cluster.ReleasableVolumes(name)) > 0 {
-		return true
-	}
-	h.mu.Lock()
-	t := h.memories[name].Table
-	h.mu.Unlock()
-	return t != nil && (t.OwesDetach() || h.hasUnseenDeletion(t))
-}
-
-// hasUnseenDeletion reports whether the object of a volume.Attachment is gone from the cache: the cache drops it before the
-// event is handled, and its volume may be attached.
-func (h *Hub) hasUnseenDeletion(t *volume.Table) bool {
-	return slices.ContainsFunc(t.Attachments(), func(a volume.Attachment) bool { return h.drivers.Cluster.Attachment(a.Name) == nil })
+	d := h.drivers[name]
+	// The cache drops an object before its event is handled, and its volume may be attached.
+	isGone := func(a volume.Attachment) bool { return c.Attachment(a.Name) == nil }
+	return d != nil && (d.memory.Table.OwesDetach() || slices.ContainsFunc(d.memory.Table.Attachments(), isGone))
 }

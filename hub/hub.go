@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
-	eventrecord "k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -26,44 +24,17 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// Options of a Hub.
-type Options struct {
-	// Kube is the client for all reads and writes. It should have no rate limit of its
-	// own: one driver would delay another.
-	Kube attach.Kube
-	// Grace is how long calls in flight may take to end when a driver is retired or
-	// the hub stops. They are cancelled then. Zero cancels at once.
-	Grace time.Duration
-	// Leases says which process works for which driver; nil: this process works for all.
-	Leases driver.Leases
-	// LeaseNamespace is the namespace of a driver's lease if the settings name none.
-	LeaseNamespace string
-	// LeaseDuration is the duration of the leases. A leader that cannot call its driver for that long
-	// releases the lease, so that other processes can try. It must be positive with Leases, and 0 without.
-	LeaseDuration time.Duration
-	// Events records Events on VolumeAttachments; nil: there are none. It must not block, and
-	// bounds their rate.
-	Events eventrecord.EventRecorder
-	// Metrics counts operations and calls; nil: nobody sees them.
-	Metrics *status.Metrics
-	// Probes receives the checks of readiness and liveness; may be nil.
-	Probes *status.Probes
-	// Connect connects to a driver; nil means csiclient.Connect.
-	Connect driver.ConnectFunc
-	// Rights asks for the rights of this process; nil: the checklist does not have them.
-	Rights view.RightsFunc
-}
+// Options of a Hub. New sets Cluster, Routes and View.
+type Options = driver.Options
 
 // Hub attaches and detaches volumes for a changing set of drivers.
 type Hub struct {
 	view.View // for the status
 
-	drivers driver.Options
-	probes  *status.Probes
+	options Options
 
-	mu       sync.Mutex
-	managers map[string]*served          // by driver; guarded by mu
-	memories map[string]reconcile.Memory // by driver, also of drivers that are not served any more; guarded by mu
+	mu      sync.Mutex
+	drivers map[string]*served // by name, also those that are not served any more; guarded by mu
 }
 
 // New returns a Hub. It starts nothing.
@@ -81,10 +52,9 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{probes: o.Probes, managers: map[string]*served{}, memories: map[string]reconcile.Memory{}}
-	h.drivers = driver.Options{Kube: o.Kube, Grace: o.Grace, Leases: o.Leases, LeaseNamespace: o.LeaseNamespace, LeaseDuration: o.LeaseDuration,
-		Events: o.Events, Metrics: o.Metrics, Connect: o.Connect, Cluster: cluster, Routes: reconcile.NewRouter(cluster, h.observeDeletion), View: &h.View}
-	h.View = view.View{Cluster: cluster, Leases: o.Leases, LeaseOf: h.drivers.LeaseOf, Rights: o.Rights, Served: h.served}
+	h := &Hub{options: o, drivers: map[string]*served{}}
+	h.options.Cluster, h.options.Routes, h.options.View = cluster, reconcile.NewRouter(cluster, h.observeDeletion), &h.View
+	h.View = view.View{Cluster: cluster, Leases: o.Leases, LeaseOf: o.LeaseOf, Rights: o.Rights, Served: h.served}
 	return h, nil
 }
 
@@ -92,35 +62,33 @@ func New(o Options) (*Hub, error) {
 // work for, and remembers the volume if it may still be attached. It does not block.
 func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	h.mu.Lock()
-	memory, m := h.memories[va.Spec.Attacher], h.managers[va.Spec.Attacher]
-	h.mu.Unlock()
-	if memory.Table == nil {
-		return
+	defer h.mu.Unlock()
+	if d := h.drivers[va.Spec.Attacher]; d != nil {
+		decider := attach.Driver{Name: va.Spec.Attacher}
+		if d.manager != nil {
+			decider.Capabilities = d.manager.Decider().Capabilities
+		}
+		d.memory.ObserveDeletion(decider, h.options.Cluster.Inputs(va))
 	}
-	decider := attach.Driver{Name: va.Spec.Attacher}
-	if m != nil {
-		decider.Capabilities = m.Decider().Capabilities
-	}
-	memory.ObserveDeletion(decider, h.drivers.Cluster.Inputs(va))
 }
 
 // Run serves the drivers of the latest snapshot until ctx ends, and returns when all have drained. The failure
 // of a driver does not end it. A Hub can run only once.
 func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	var synced, following atomic.Bool
-	h.probes.Add(status.Ready, "caches", holds(&synced, "the caches of the cluster's objects are not filled yet"))
-	h.probes.Add(status.Ready, "drivers", holds(&following, "which drivers to serve is not known yet"))
-	h.probes.Add(status.Live, "caches", checkSync(time.Now(), synced.Load))
-	h.probes.Add(status.Live, "queues", h.checkMoving)
-	if err := h.drivers.Cluster.Listen(h.drivers.Routes.Handlers()); err != nil {
+	h.options.Probes.Add(status.Ready, "caches", check(&synced, 0, "the caches of the cluster's objects are not filled yet"))
+	h.options.Probes.Add(status.Ready, "drivers", check(&following, 0, "which drivers to serve is not known yet"))
+	h.options.Probes.Add(status.Live, "caches", check(&synced, syncLimit, fmt.Sprintf("the caches of the cluster's objects are not filled after %s", syncLimit)))
+	h.options.Probes.Add(status.Live, "queues", h.checkMoving)
+	if err := h.options.Cluster.Listen(h.options.Routes.Handlers()); err != nil {
 		return fmt.Errorf("listen to the cluster: %w", err)
 	}
 	// The caches outlive ctx: drivers that drain still read them.
 	caches, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer h.drivers.Cluster.Stop()
+	defer h.options.Cluster.Stop()
 	defer stop()
 	release := context.AfterFunc(ctx, stop) // before the first driver may need them
-	if err := h.drivers.Cluster.Start(caches); err != nil {
+	if err := h.options.Cluster.Start(caches); err != nil {
 		if ctx.Err() != nil {
 			return nil // the end has caused the error
 		}
@@ -134,43 +102,31 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	// their memory until the heap has doubled.
 	debug.FreeOSMemory()
 	synced.Store(true)
-	h.follow(ctx, updates, func() { following.Store(true) })
+	h.follow(ctx, updates, &following)
 	return nil
-}
-
-// holds returns a check of readiness that fails with a text until the condition is true.
-func holds(condition *atomic.Bool, otherwise string) func() error {
-	return func() error {
-		if !condition.Load() {
-			return errors.New(otherwise)
-		}
-		return nil
-	}
 }
 
 // syncLimit is how long the caches may take to fill: far longer than in the largest cluster. While the API
 // server is away a restart does no harm.
 const syncLimit = 10 * time.Minute
 
-// checkSync returns a check of liveness that fails if the caches are not filled within syncLimit.
-func checkSync(began time.Time, synced func() bool) func() error {
+// check returns a check that fails with a text while a condition is not true, but not before a time has passed.
+func check(condition *atomic.Bool, patience time.Duration, otherwise string) func() error {
+	began := time.Now()
 	return func() error {
-		if waited := time.Since(began); !synced() && waited > syncLimit {
-			return fmt.Errorf("the caches of the cluster's objects are not filled after %s", waited.Round(time.Second))
+		if condition.Load() || time.Since(began) < patience {
+			return nil
 		}
-		return nil
+		return errors.New(otherwise)
 	}
 }
 
 // checkMoving is a check of liveness. It fails if an item could start and the loop that starts items stands
 // still. A driver that does not answer does not fail it.
 func (h *Hub) checkMoving() error {
-	h.mu.Lock()
-	managers := maps.Clone(h.managers)
-	h.mu.Unlock()
 	var wedged []error
-	for name, m := range managers {
-		if m.IsWedged(time.Now()) {
+	for name, look := range h.served() {
+		if look().IsWedged {
 			wedged = append(wedged, fmt.Errorf("work for %s has not been looked at for %s", name, queue.WedgedAfter))
 		}
 	}
@@ -181,9 +137,11 @@ func (h *Hub) checkMoving() error {
 func (h *Hub) served() map[string]func() view.Driver {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	looks := make(map[string]func() view.Driver, len(h.managers))
-	for name, m := range h.managers {
-		looks[name] = m.Look
+	looks := map[string]func() view.Driver{}
+	for name, d := range h.drivers {
+		if d.manager != nil {
+			looks[name] = d.manager.Look
+		}
 	}
 	return looks
 }

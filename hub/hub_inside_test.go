@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,9 +9,9 @@ import (
 
 func TestCachesThatNeverFillAreFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		synced := false
-		check := checkSync(time.Now(), func() bool { return synced })
-		time.Sleep(syncLimit)
+		var synced atomic.Bool
+		check := check(&synced, syncLimit, "late")
+		time.Sleep(syncLimit - time.Second)
 		if err := check(); err != nil {
 			t.Errorf("too early: %v", err)
 		}
@@ -18,7 +19,7 @@ func TestCachesThatNeverFillAreFound(t *testing.T) {
 		if check() == nil {
 			t.Error("caches that do not fill are not found")
 		}
-		synced = true
+		synced.Store(true)
 		if err := check(); err != nil {
 			t.Errorf("caches that are filled: %v", err)
 		}

@@ -26,17 +26,34 @@ import (
 
 // Options are what all Managers share.
 type Options struct {
-	Kube           attach.Kube
-	Grace          time.Duration             // how long calls in flight may take to end when a driver is retired; then they are cancelled
-	Leases         Leases                    // nil: this process works for all drivers
-	LeaseNamespace string                    // of a driver's lease if the settings name none
-	LeaseDuration  time.Duration             // 0 without Leases
-	Events         eventrecord.EventRecorder // nil: there are none
-	Metrics        *status.Metrics
-	Connect        ConnectFunc
-	Cluster        *cache.Cluster
-	Routes         *reconcile.Router
-	View           *view.View
+	// Kube is the client for all reads and writes. It should have no rate limit of its
+	// own: one driver would delay another.
+	Kube attach.Kube
+	// Grace is how long calls in flight may take to end when a driver is retired or
+	// the hub stops. They are cancelled then. Zero cancels at once.
+	Grace time.Duration
+	// Leases says which process works for which driver; nil: this process works for all.
+	Leases Leases
+	// LeaseNamespace is the namespace of a driver's lease if the settings name none.
+	LeaseNamespace string
+	// LeaseDuration is the duration of the leases. A leader that cannot call its driver for that long
+	// releases the lease, so that other processes can try. It must be positive with Leases, and 0 without.
+	LeaseDuration time.Duration
+	// Events records Events on VolumeAttachments; nil: there are none. It must not block, and
+	// bounds their rate.
+	Events eventrecord.EventRecorder
+	// Metrics counts operations and calls; nil: nobody sees them.
+	Metrics *status.Metrics
+	// Probes receives the checks of readiness and liveness; may be nil.
+	Probes *status.Probes
+	// Connect connects to a driver; nil means csiclient.Connect.
+	Connect ConnectFunc
+	// Rights asks for the rights of this process; nil: the checklist does not have them.
+	Rights view.RightsFunc
+
+	Cluster *cache.Cluster
+	Routes  *reconcile.Router
+	View    *view.View
 }
 
 // LeaseOf returns the lease of a driver.
@@ -112,9 +129,6 @@ func (m *Manager) Panicked(err error) { m.logger.Error(err, "Failed to end the w
 
 // Spec returns how the driver is served.
 func (m *Manager) Spec() registry.Driver { return m.get().spec }
-
-// IsWedged reports whether an item could start and the loop that starts items stands still.
-func (m *Manager) IsWedged(now time.Time) bool { return m.get().leader != nil && m.Queue.IsWedged(now) }
 
 // get returns the present state.
 func (m *Manager) get() state {
@@ -280,6 +294,7 @@ func (m *Manager) Look() view.Driver {
 	}
 	if s.leader != nil {
 		d.UnansweredSince, d.Reported = s.session.UnansweredSince(m.Queue.Has), s.leader.work.Drift.Reported()
+		d.IsWedged = m.Queue.IsWedged(time.Now())
 	}
 	if s.observer != nil {
 		d.Observed = s.observer.Report()

@@ -47,6 +47,8 @@ type Driver struct {
 	Known   bool          // it has been connected
 	Decider attach.Driver // with the capabilities of the latest connection
 	Leads   bool          // this process works for it
+	// IsWedged: an item could start, and the loop that starts items stands still.
+	IsWedged bool
 
 	Table    *volume.Table
 	Overlay  *cache.Overlay
