@@ -92,7 +92,7 @@ func (c *hubCrowd) addDriver(name string) *Manager {
 	d := m.newLifecycle(lease.Always())
 	m.update(func(s *state) { s.leader = d })
 	c.options.Routes.Open(name, d.work)
-	d.Queue.Open()
+	d.driver.Queue.Open()
 	c.drivers = append(c.drivers, d)
 	return m
 }
@@ -101,9 +101,9 @@ func (c *hubCrowd) addDriver(name string) *Manager {
 func (c *hubCrowd) addVolume(i int) {
 	d := c.drivers[i%len(c.drivers)]
 	name := fmt.Sprintf("pvc-%032d", i)
-	va := writtenAttachment(name, d.name, c.node(i))
-	d.Table.Open(va)
-	c.attachments, c.volumes = append(c.attachments, va), append(c.volumes, attach.VolumeOf(writtenVolume(name, d.name)))
+	va := writtenAttachment(name, d.driver.name, c.node(i))
+	d.driver.Table.Open(va)
+	c.attachments, c.volumes = append(c.attachments, va), append(c.volumes, attach.VolumeOf(writtenVolume(name, d.driver.name)))
 }
 
 // node returns the name of the node of a volume. The volumes of a node are of several drivers.
@@ -172,8 +172,8 @@ func BenchmarkRouteEventThatAsksForWork(b *testing.B) {
 	after := changed(before, func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &now })
 	attachments := c.options.Routes.Handlers().Attachments
 	ran := make(chan struct{})
-	go c.drivers[0].Queue.Run(b.Context(), func(e *queue.Item) {
-		c.drivers[0].Queue.End(e, queue.Finished)
+	go c.drivers[0].driver.Queue.Run(b.Context(), func(e *queue.Item) {
+		c.drivers[0].driver.Queue.End(e, queue.Finished)
 		ran <- struct{}{}
 	})
 	if err := c.cluster.Put(after); err != nil {

@@ -19,9 +19,9 @@ import (
 // lifecycle is the work for a driver during one term of its lease: open its route, and add items for all work that the caches show
 // once the driver can be called; work while the driver can be called; drain.
 type lifecycle struct {
-	*Manager
-	work *reconcile.Worker
-	term *lease.Term
+	driver *Manager
+	work   *reconcile.Worker
+	term   *lease.Term
 
 	gate    sync.Mutex   // held while the queue is opened or shut
 	stopped bool         // the queue does not open any more; guarded by gate
@@ -32,7 +32,7 @@ type lifecycle struct {
 
 // newLifecycle begins a term.
 func (m *Manager) newLifecycle(term *lease.Term) *lifecycle {
-	return &lifecycle{Manager: m, term: term, work: reconcile.New(reconcile.Options{
+	return &lifecycle{driver: m, term: term, work: reconcile.New(reconcile.Options{
 		Memory:     m.Memory,
 		Driver:     m.name,
 		Cluster:    m.options.Cluster,
@@ -79,14 +79,14 @@ func (l *lifecycle) run(ctx context.Context) error {
 
 	var loops, watching sync.WaitGroup
 	panics.Go(&loops, fail, func() {
-		l.Queue.Run(intake, func(e *queue.Item) {
+		l.driver.Queue.Run(intake, func(e *queue.Item) {
 			panics.Go(&l.workers, fail, func() { l.work.Work(calls, e) })
 		})
 	})
 	panics.Contain(fail, func() {
 		// Also while the driver cannot be called: only this process may know the volume of a VolumeAttachment that
 		// vanishes then.
-		l.options.Routes.Open(l.name, l.work)
+		l.driver.options.Routes.Open(l.driver.name, l.work)
 		l.connectionChanged()
 		l.attend(intake, end, fail, &loops,
 			&periodic{pause: l.work.Drift.Pause, run: l.work.Drift.Check},
@@ -104,16 +104,16 @@ func (l *lifecycle) run(ctx context.Context) error {
 	defer watching.Wait()
 	defer close(drained)
 	// Whatever happens: no goroutine of this term works on beside the next term.
-	panics.Contain(fail, func() { l.options.Routes.Close(l.name, l.work) })
+	panics.Contain(fail, func() { l.driver.options.Routes.Close(l.driver.name, l.work) })
 	panics.Contain(fail, func() {
 		l.shut()
-		l.update(func(s *state) { s.draining = "calls in flight may end" })
+		l.driver.update(func(s *state) { s.draining = "calls in flight may end" })
 	})
 	end(nil)
-	defer time.AfterFunc(l.options.Grace, cut).Stop()
+	defer time.AfterFunc(l.driver.options.Grace, cut).Stop()
 	loops.Wait()
 	l.workers.Wait()
-	panics.Contain(fail, l.Table.Close)
+	panics.Contain(fail, l.driver.Table.Close)
 	panics.Contain(l.work.CannotDrain, func() { l.work.DetachUnowned(calls) })
 	if err := panicked.Load(); err != nil {
 		return *err
@@ -173,17 +173,17 @@ func (l *lifecycle) attend(ctx context.Context, end context.CancelCauseFunc, fai
 	for _, p := range all {
 		p.since = time.Now()
 	}
-	if r, _ := l.get().reach(l.options.LeaseDuration, time.Now()); r < lease.JustAway {
+	if r, _ := l.driver.get().reach(l.driver.options.LeaseDuration, time.Now()); r < lease.JustAway {
 		// Nobody has taken the lease, although it was free for its duration.
-		l.update(func(s *state) { s.leaseOffered = true })
+		l.driver.update(func(s *state) { s.leaseOffered = true })
 	}
 	var limits registry.Settings // of the last setLimits
-	l.await(ctx, func(s state) (time.Duration, bool) {
+	l.driver.await(ctx, func(s state) (time.Duration, bool) {
 		if s.spec.Settings != limits {
 			limits = s.spec.Settings
 			l.work.SetLimits(limits)
 		}
-		r, again := s.reach(l.options.LeaseDuration, time.Now())
+		r, again := s.reach(l.driver.options.LeaseDuration, time.Now())
 		if r == lease.Unreached || r == lease.Away && !s.leaseOffered {
 			if l.offerLease() {
 				end(errReleased)
@@ -206,19 +206,19 @@ func (l *lifecycle) attend(ctx context.Context, end context.CancelCauseFunc, fai
 func (l *lifecycle) connectionChanged() {
 	l.gate.Lock()
 	defer l.gate.Unlock()
-	switch s := l.get(); {
+	switch s := l.driver.get(); {
 	case l.stopped:
 	case s.up:
 		if l.opened != s.session {
 			l.work.Backfill()
 		}
 		if info := s.session.Info(); l.opened == nil {
-			l.logger.Info("Serving driver", "endpoint", s.spec.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
+			l.driver.logger.Info("Serving driver", "endpoint", s.spec.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
 		}
 		l.opened = s.session
-		l.Queue.Open()
+		l.driver.Queue.Open()
 	case l.opened != nil:
-		l.Queue.Shut()
+		l.driver.Queue.Shut()
 	}
 }
 
@@ -227,12 +227,12 @@ func (l *lifecycle) connectionChanged() {
 func (l *lifecycle) offerLease() bool {
 	l.gate.Lock()
 	defer l.gate.Unlock()
-	if l.get().up || l.Queue.IsCalling() {
+	if l.driver.get().up || l.driver.Queue.IsCalling() {
 		return false
 	}
 	l.stopped = true
-	l.update(func(s *state) { s.leaseOffered = true })
-	l.logger.V(2).Info("Driver is unreachable, releasing its lease")
+	l.driver.update(func(s *state) { s.leaseOffered = true })
+	l.driver.logger.V(2).Info("Driver is unreachable, releasing its lease")
 	return true
 }
 

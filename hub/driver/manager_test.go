@@ -143,11 +143,11 @@ func TestLeaderHasActedOnAChangeOfTheConnectionWhenThatReturns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
 			d.connectTo(publishing{})
-			d.update(func(s *state) { s.leader = d })
+			d.driver.update(func(s *state) { s.leader = d })
 			if drains {
 				d.shut()
 			}
-			d.setUp(true, func(*state) {})
+			d.driver.setUp(true, func(*state) {})
 			if opened := d.opened != nil; opened == drains {
 				t.Errorf("lanes opened: %v", opened)
 			}
@@ -156,7 +156,7 @@ func TestLeaderHasActedOnAChangeOfTheConnectionWhenThatReturns(t *testing.T) {
 }
 
 func TestDriverIsDownSinceItCouldLastBeCalled(t *testing.T) {
-	m := routed(t).Manager
+	m := routed(t).driver
 	m.setUp(true, func(*state) {})
 	m.setUp(false, func(*state) {})
 	want := m.get().upSince

@@ -81,17 +81,17 @@ func TestHangingDriverIsLoggedOnceAMinute(t *testing.T) {
 		d := routed(t)
 		d.work.Logger = logger
 		session, _ := newEndingSession(t)
-		d.update(func(s *state) { s.session = session })
+		d.driver.update(func(s *state) { s.session = session })
 		calls := func(names ...string) (end func()) {
 			for _, name := range names {
-				d.Queue.Add(queue.ClaimKey(name), queue.AttachLane, queue.Place{})
-				d.Queue.SetCall(queue.ClaimKey(name), queue.Flight{Method: "ControllerPublishVolume", Since: time.Now(), VolumeAttachment: name})
+				d.driver.Queue.Add(queue.ClaimKey(name), queue.AttachLane, queue.Place{})
+				d.driver.Queue.SetCall(queue.ClaimKey(name), queue.Flight{Method: "ControllerPublishVolume", Since: time.Now(), VolumeAttachment: name})
 				session.CallBegins(queue.ClaimKey(name))
 				time.Sleep(time.Second)
 			}
 			return func() {
 				for _, name := range names {
-					d.Queue.SetCall(queue.ClaimKey(name), queue.Flight{})
+					d.driver.Queue.SetCall(queue.ClaimKey(name), queue.Flight{})
 				}
 				session.Answered()
 			}
@@ -122,9 +122,9 @@ func TestDriverThatAnswersNoCallIsLoggedAlthoughItsCallsEnd(t *testing.T) {
 		d := routed(t)
 		d.work.Logger = logger
 		session, _ := newEndingSession(t)
-		d.update(func(s *state) { s.session = session })
+		d.driver.update(func(s *state) { s.session = session })
 		key := queue.ClaimKey("silent")
-		d.Queue.Add(key, queue.AttachLane, queue.Place{})
+		d.driver.Queue.Add(key, queue.AttachLane, queue.Place{})
 		for range 6 {
 			d.work.ReportOverdue(t.Context())
 			session.CallBegins(key)

@@ -11,8 +11,8 @@ import (
 func TestPanicWhileADriverIsTakenUpOrLetGoEndsItsRunAlone(t *testing.T) {
 	d := routed(t)
 	d.connectTo(publishing{})
-	d.setUp(true, func(*state) {})
-	d.logger = logr.Logger(funcr.New(func(_, args string) {
+	d.driver.setUp(true, func(*state) {})
+	d.driver.logger = logr.Logger(funcr.New(func(_, args string) {
 		if strings.Contains(args, "Serving driver") {
 			panic("odd line")
 		}

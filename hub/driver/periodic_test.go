@@ -21,7 +21,7 @@ func TestPeriodicWorkIsTimedFromTheEndOfItsLastRunAndFollowsTheSettings(t *testi
 		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 		defer cancel()
 		d := routed(t)
-		d.SetSpec(driverWith(10*time.Second, 1))
+		d.driver.SetSpec(driverWith(10*time.Second, 1))
 		var looks []time.Duration
 		began := time.Now()
 		var loops sync.WaitGroup
@@ -34,15 +34,15 @@ func TestPeriodicWorkIsTimedFromTheEndOfItsLastRunAndFollowsTheSettings(t *testi
 		}
 		loops.Go(func() { d.attend(ctx, nil, func(err error) { t.Error(err) }, &loops, p) })
 		time.Sleep(31 * time.Second) // looks at 10 and 25, which ended at 30
-		d.SetSpec(driverWith(3*time.Second, 7))
+		d.driver.SetSpec(driverWith(3*time.Second, 7))
 		synctest.Wait()
-		if got := d.Queue.Workers(queue.AttachLane, time.Now()); got != 4 {
+		if got := d.driver.Queue.Workers(queue.AttachLane, time.Now()); got != 4 {
 			t.Errorf("%d workers for attaches, want half of those of the new settings, rounded up", got)
 		}
 		time.Sleep(time.Second) // 32, before the next at 33
-		d.SetSpec(driverWith(time.Hour, 7))
+		d.driver.SetSpec(driverWith(time.Hour, 7))
 		time.Sleep(2 * time.Second)
-		d.SetSpec(driverWith(20*time.Second, 7))
+		d.driver.SetSpec(driverWith(20*time.Second, 7))
 		loops.Wait()
 		want := []time.Duration{10 * time.Second, 25 * time.Second, 50 * time.Second}
 		if !slices.Equal(looks, want) {

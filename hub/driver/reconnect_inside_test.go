@@ -14,16 +14,16 @@ func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := routed(t)
 		l.connectTo(publishing{})
-		if err := l.options.Cluster.Put(routedAttachment()); err != nil {
+		if err := l.driver.options.Cluster.Put(routedAttachment()); err != nil {
 			t.Fatal(err)
 		}
-		l.update(func(s *state) { s.leader = l })
+		l.driver.update(func(s *state) { s.leader = l })
 		runs := 0
-		go l.Queue.Run(t.Context(), func(e *queue.Item) {
+		go l.driver.Queue.Run(t.Context(), func(e *queue.Item) {
 			runs++
-			go l.Queue.End(e, queue.BackOff(queue.AttachLane, time.Hour)) // it has failed
+			go l.driver.Queue.End(e, queue.BackOff(queue.AttachLane, time.Hour)) // it has failed
 		})
-		l.setUp(true, func(*state) {})
+		l.driver.setUp(true, func(*state) {})
 		synctest.Wait()
 		if runs != 1 {
 			t.Fatalf("%d runs after the connection, want 1", runs)
@@ -34,14 +34,14 @@ func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
 			t.Errorf("%d runs after the same connection, want 1", runs)
 		}
 		time.Sleep(time.Minute)
-		l.setUp(false, func(*state) {})
-		l.setUp(true, func(*state) {})
+		l.driver.setUp(false, func(*state) {})
+		l.driver.setUp(true, func(*state) {})
 		synctest.Wait()
 		if runs != 1 {
 			t.Errorf("%d runs after a Probe has succeeded again, want 1", runs)
 		}
-		l.setUp(false, func(*state) {})
-		l.setUp(true, func(s *state) { s.session = newLiveSession(publishing{}, l.redactor) })
+		l.driver.setUp(false, func(*state) {})
+		l.driver.setUp(true, func(s *state) { s.session = newLiveSession(publishing{}, l.driver.redactor) })
 		synctest.Wait()
 		if runs != 2 {
 			t.Errorf("%d runs after the driver was connected anew, want 2", runs)

@@ -19,13 +19,13 @@ const routedDriver = "routed.example.com"
 func routed(t testing.TB) *lifecycle {
 	t.Helper()
 	d := managerOf(t, registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}, 0).newLifecycle(lease.Always())
-	d.options.Routes.Open(d.name, d.work)
+	d.driver.options.Routes.Open(d.driver.name, d.work)
 	return d
 }
 
 // connectTo has a driver's latest session be another one, that cannot be used yet.
 func (d *lifecycle) connectTo(s Session) {
-	d.update(func(known *state) { known.session = newLiveSession(s, d.redactor) })
+	d.driver.update(func(known *state) { known.session = newLiveSession(s, d.driver.redactor) })
 }
 
 // publishing is a session of a driver that attaches.
