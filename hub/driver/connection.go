@@ -199,9 +199,9 @@ func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 		logger.Info("Driver has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: check that the endpoint is that of its controller",
 			"volumeAttachments", n)
 	}
-	failures := 0         // of Probes in a row
-	var asked time.Time   // the first Probe since the last answer; zero: there is none
-	wait := func() bool { // for the next Probe; false: the use of the session is over
+	failures := 0       // of Probes in a row
+	var asked time.Time // the first Probe since the last answer; zero: there is none
+	for {
 		last := time.Now()
 		m.await(ctx, func(state state) (time.Duration, bool) {
 			pause := state.spec.Probe.Interval
@@ -211,9 +211,9 @@ func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 			left := pause - time.Since(last)
 			return left, left <= 0
 		})
-		return ctx.Err() == nil
-	}
-	for wait() {
+		if ctx.Err() != nil {
+			break
+		}
 		if asked.IsZero() {
 			asked = time.Now()
 		}

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -45,7 +44,7 @@ func (m *Manager) newLifecycle(term *lease.Term) *lifecycle {
 		Settings:   func() registry.Settings { return m.get().spec.Settings },
 		Decider:    m.Decider,
 		Session: func() reconcile.Session {
-			if s := m.session(); s != nil {
+			if s := m.get().session; s != nil {
 				return s
 			}
 			return nil
@@ -66,18 +65,25 @@ func (m *Manager) newLifecycle(term *lease.Term) *lifecycle {
 // others; when the lease is lost, it cancels all at once. When it returns, all its goroutines have ended. An
 // error is a fault of this program in the work for this driver: a panic.
 func (l *lifecycle) run(ctx context.Context) error {
-	intake, end := context.WithCancelCause(ctx)
-	defer end(nil)
+	intake, end := context.WithCancel(ctx)
+	defer end()
 	var panicked atomic.Pointer[error]
 	fail := func(err error) {
 		panicked.CompareAndSwap(nil, &err)
-		end(err)
+		end()
 	}
 	// Calls outlive the intake: after a cancelled call it is not known whether the volume is attached.
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
-
 	var loops, watching sync.WaitGroup
+	defer watching.Wait()
+	defer cut()
+	panics.Go(&watching, fail, func() { // also while the work drains
+		select {
+		case <-l.term.Lost():
+			cut()
+		case <-calls.Done():
+		}
+	})
 	panics.Go(&loops, fail, func() {
 		l.driver.Queue.Run(intake, func(e *queue.Item) {
 			panics.Go(&l.workers, fail, func() { l.work.Work(calls, e) })
@@ -93,23 +99,13 @@ func (l *lifecycle) run(ctx context.Context) error {
 			&periodic{pause: func(s registry.Settings) time.Duration { return min(s.StuckAfter, overdueEvery) }, run: l.work.ReportOverdue},
 			&periodic{pause: func(registry.Settings) time.Duration { return resyncEvery }, run: func(context.Context) { l.work.Resync() }})
 	})
-	drained := make(chan struct{})
-	panics.Go(&watching, fail, func() { // ctx ends when the lease is lost, which may also happen from now on
-		select {
-		case <-l.term.Lost():
-			cut()
-		case <-drained:
-		}
-	})
-	defer watching.Wait()
-	defer close(drained)
 	// Whatever happens: no goroutine of this term works on beside the next term.
 	panics.Contain(fail, func() { l.driver.options.Routes.Close(l.driver.name, l.work) })
 	panics.Contain(fail, func() {
 		l.shut()
 		l.driver.update(func(s *state) { s.draining = "calls in flight may end" })
 	})
-	end(nil)
+	end()
 	defer time.AfterFunc(l.driver.options.Grace, cut).Stop()
 	loops.Wait()
 	l.workers.Wait()
@@ -129,9 +125,6 @@ const (
 	// busyPause is how long attend waits for calls in flight before it tries again to release the lease.
 	busyPause = time.Second
 )
-
-// errReleased ends a term because the driver cannot be called from here.
-var errReleased = errors.New("the driver cannot be called from here")
 
 // periodic is work that is done at intervals. It has no goroutine between two runs: there may be many
 // drivers, and most are idle most of the time.
@@ -169,7 +162,7 @@ func (p *periodic) startIfDue(ctx context.Context, s registry.Settings, fail fun
 // flight. If nobody takes it, the next term keeps it until giveUpAfter: a driver that comes back is called at once,
 // and a driver that comes and goes does not pass the lease around. Then attend releases it for good, as a
 // csi-attacher that was not there before may wait for it.
-func (l *lifecycle) attend(ctx context.Context, end context.CancelCauseFunc, fail func(error), group *sync.WaitGroup, all ...*periodic) {
+func (l *lifecycle) attend(ctx context.Context, end context.CancelFunc, fail func(error), group *sync.WaitGroup, all ...*periodic) {
 	for _, p := range all {
 		p.since = time.Now()
 	}
@@ -186,7 +179,7 @@ func (l *lifecycle) attend(ctx context.Context, end context.CancelCauseFunc, fai
 		r, again := s.reach(l.driver.options.LeaseDuration, time.Now())
 		if r == lease.Unreached || r == lease.Away && !s.leaseOffered {
 			if l.offerLease() {
-				end(errReleased)
+				end()
 				return 0, true
 			}
 			again = busyPause

@@ -161,9 +161,6 @@ func (m *Manager) latestFailures() []status.Failure {
 	return slices.Clone(m.failures)
 }
 
-// session returns the latest session, which may have ended; nil if there was none yet.
-func (m *Manager) session() *liveSession { return m.get().session }
-
 // mayName returns an error for a Secret that volumes of the driver may not name.
 func (m *Manager) mayName(ref corev1.SecretReference) error {
 	return m.get().spec.CheckSecret(ref.Namespace, ref.Name)
@@ -269,12 +266,9 @@ func (m *Manager) while(ctx context.Context, holds func(state) bool) (context.Co
 
 // sleep blocks for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-ctx.Done()
 }
 
 // Look returns what the manager knows, for the status.

@@ -11,18 +11,16 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/observe"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/view"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // Leases decides which process works for a driver: *lease.Leases.
 type Leases interface {
+	view.Leases
 	// Hold competes for a lease until ctx ends, and blocks until it has released the lease.
 	Hold(ctx context.Context, c lease.Claim) error
-	// Holder returns the holder of a lease as last seen. It sends no request.
-	Holder(n lease.Name) (lease.Holder, bool)
-	// Members returns the live replicas of the hub.
-	Members() []lease.Member
 }
 
 // role is what this process does for a driver: work for it while it has the lease, watch another attacher, or
@@ -131,7 +129,7 @@ func (m *Manager) observe(ctx context.Context) {
 	m.logger.Info("Observing driver: the hub attaches, detaches and writes nothing")
 	o := &observe.Observer{
 		Cluster: m.options.Cluster,
-		Decider: func() (attach.Driver, bool) { return m.Decider(), m.session() != nil },
+		Decider: func() (attach.Driver, bool) { return m.Decider(), m.get().session != nil },
 		Metrics: m.metrics,
 	}
 	m.update(func(s *state) { s.observer = o })

@@ -114,13 +114,11 @@ func checkAddress(ctx context.Context, d registry.Driver) status.Check {
 	if err != nil {
 		return status.Check{}
 	}
-	v4 := 0
+	families := map[bool]int{}
 	for _, a := range addresses {
-		if a.Unmap().Is4() {
-			v4++
-		}
+		families[a.Unmap().Is4()]++
 	}
-	if max(v4, len(addresses)-v4) > 1 {
+	if max(families[true], families[false]) > 1 {
 		return open("Use a Service with a cluster IP and sessionAffinity: ClientIP, so that the name leads to one replica at a time.",
 			"%s has %d addresses: several replicas of the driver may answer", host, len(addresses))
 	}

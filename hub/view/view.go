@@ -34,7 +34,9 @@ type View struct {
 
 // Leases are the leases of all drivers as last seen: *lease.Leases.
 type Leases interface {
+	// Holder returns the holder of a lease as last seen. It sends no request.
 	Holder(lease.Name) (lease.Holder, bool)
+	// Members returns the live replicas of the hub.
 	Members() []lease.Member
 }
 
@@ -233,13 +235,23 @@ func (v *View) driversByName() func(string) *Driver {
 
 // Attachments implements status.Source: it returns the VolumeAttachments that a filter matches, in any state.
 func (v *View) Attachments(f status.AttachmentFilter) []status.Attachment {
-	vas, driverOf := v.Cluster.AllAttachments(), v.driversByName()
-	if f.Driver != "" {
+	var vas []*storagev1.VolumeAttachment
+	switch {
+	case f.Name != "":
+		if va := v.Cluster.Attachment(f.Name); va != nil {
+			vas = append(vas, va)
+		}
+	case f.Node != "":
+		vas = v.Cluster.AttachmentsOnNode(f.Node)
+	case f.Driver != "":
 		vas = v.Cluster.AttachmentsOfDriver(f.Driver)
+	default:
+		vas = v.Cluster.AllAttachments()
 	}
 	var all []attachment
+	driverOf := v.driversByName()
 	for _, va := range vas {
-		if (f.Node == "" || f.Node == va.Spec.NodeName) && (f.Name == "" || f.Name == va.Name) {
+		if (f.Node == "" || f.Node == va.Spec.NodeName) && (f.Driver == "" || f.Driver == va.Spec.Attacher) {
 			all = append(all, driverOf(va.Spec.Attacher).look(va))
 		}
 	}
@@ -265,13 +277,14 @@ func (a attachment) needsDriver() bool {
 // makes the time move on with each attach, detach and error that it writes; nobody does for a driver that nobody serves.
 func (v *View) Unserved() (counts map[string]int, since map[string]time.Time) {
 	counts, since = map[string]int{}, map[string]time.Time{}
-	served, driverOf := v.Served(), v.driversByName()
+	driverOf := v.driversByName()
 	for _, va := range v.Cluster.AllAttachments() {
 		attacher := va.Spec.Attacher
-		if served[attacher] != nil {
+		d := driverOf(attacher)
+		if d.isServed() {
 			continue
 		}
-		a := driverOf(attacher).look(va)
+		a := d.look(va)
 		if a.needsDriver() {
 			counts[attacher]++
 		}
@@ -319,13 +332,17 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 		}
 		s.LastError, s.LastCause = p.Error, p.Cause
 	}
-	switch wait := d.wait(); {
+	wait := status.Wait{Kind: status.WaitForDriver, DriverState: d.State, Reason: d.Reason}
+	if d.State == "Ready" {
+		wait.Reason = "only observed (`mode: observe` in drivers.yaml): another attacher should work for it"
+	}
+	switch {
 	case ok && p.State == queue.Running:
 		s.Call = status.Call(p.Call)
 		if s.State = status.Attaching; a.op == attach.Detaching {
 			s.State = status.Detaching
 		}
-	case wait.Kind != "":
+	case d.State != "Ready" || d.Spec.Mode == registry.ModeObserve:
 		s.Waiting = wait
 	case ok && p.State == queue.Delayed:
 		s.State, s.NextTry = status.Failing, p.Due
@@ -338,18 +355,6 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 		s.State = status.Stuck
 	}
 	return s
-}
-
-// wait returns why this process does no work for the driver, zero if it does.
-func (d *Driver) wait() status.Wait {
-	reason := d.Reason
-	if d.State == "Ready" {
-		if d.Spec.Mode != registry.ModeObserve {
-			return status.Wait{}
-		}
-		reason = "only observed (`mode: observe` in drivers.yaml): another attacher should work for it"
-	}
-	return status.Wait{Kind: status.WaitForDriver, DriverState: d.State, Reason: reason}
 }
 
 var waitKinds = map[queue.WaitKind]status.WaitKind{queue.WaitWorker: status.WaitForWorker, queue.WaitVolume: status.WaitForVolume,
