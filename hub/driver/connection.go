@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	grpcstatus "google.golang.org/grpc/status"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -182,16 +183,16 @@ func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 		m.setUp(false, func(state *state) {
 			switch {
 			case s.Ended().Err() != nil:
-				state.setConnection(Lost, "the connection has ended")
+				state.setConnection(status.StateLost, "the connection has ended")
 			case !state.isReachedAs(spec):
-				state.setConnection(Connecting, "the driver is to be reached in another way")
+				state.setConnection(status.StateConnecting, "the driver is to be reached in another way")
 			}
 		})
 		s.Close()
 	}()
 	m.setUp(true, func(state *state) {
 		state.session = s
-		state.setConnection(Ready, "")
+		state.setConnection(status.StateReady, "")
 	})
 	logger.V(2).Info("Connected to driver", "version", s.info.Version)
 	all := func() []*storagev1.VolumeAttachment { return m.options.Cluster.AttachmentsOfDriver(m.name) }
@@ -224,10 +225,10 @@ func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 		case err == nil:
 			failures, asked = 0, time.Time{}
 			if !m.get().up {
-				m.setUp(true, func(state *state) { state.setConnection(Ready, "") })
+				m.setUp(true, func(state *state) { state.setConnection(status.StateReady, "") })
 			}
 			continue
-		case status.Code(err) != codes.DeadlineExceeded || s.hasAnsweredSince(asked): // an error is an answer
+		case grpcstatus.Code(err) != codes.DeadlineExceeded || s.hasAnsweredSince(asked): // an error is an answer
 			asked = time.Time{}
 		}
 		// A driver under load may answer late once. The answer "not ready" counts at once.

@@ -77,13 +77,6 @@ func (l *lifecycle) run(ctx context.Context) error {
 	var loops, watching sync.WaitGroup
 	defer watching.Wait()
 	defer cut()
-	panics.Go(&watching, fail, func() { // also while the work drains
-		select {
-		case <-l.term.Lost():
-			cut()
-		case <-calls.Done():
-		}
-	})
 	panics.Go(&loops, fail, func() {
 		l.driver.Queue.Run(intake, func(e *queue.Item) {
 			panics.Go(&l.workers, fail, func() { l.work.Work(calls, e) })
@@ -98,6 +91,13 @@ func (l *lifecycle) run(ctx context.Context) error {
 			&periodic{pause: l.work.Drift.Pause, run: l.work.Drift.Check},
 			&periodic{pause: func(s registry.Settings) time.Duration { return min(s.StuckAfter, overdueEvery) }, run: l.work.ReportOverdue},
 			&periodic{pause: func(registry.Settings) time.Duration { return resyncEvery }, run: func(context.Context) { l.work.Resync() }})
+	})
+	panics.Go(&watching, fail, func() { // ctx ends when the lease is lost, which may also happen from now on
+		select {
+		case <-l.term.Lost():
+			cut()
+		case <-calls.Done():
+		}
 	})
 	// Whatever happens: no goroutine of this term works on beside the next term.
 	panics.Contain(fail, func() { l.driver.options.Routes.Close(l.driver.name, l.work) })

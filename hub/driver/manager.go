@@ -93,7 +93,7 @@ func New(o *Options, logger klog.Logger, spec registry.Driver, m reconcile.Memor
 		changed:  make(chan struct{}),
 	}
 	d.update(func(s *state) {
-		s.spec, s.connection, s.connectionReason, s.upSince = spec, Connecting, "not tried yet", time.Now()
+		s.spec, s.connection, s.connectionReason, s.upSince = spec, status.StateConnecting, "not tried yet", time.Now()
 	})
 	return d
 }
@@ -118,7 +118,7 @@ func (m *Manager) Serve(ctx context.Context) {
 		}
 		panics.Contain(m.Panicked, func() {
 			m.logger.Error(err, "Serving driver failed, restarting it", "retryIn", delay)
-			m.update(func(s *state) { s.setConnection(Connecting, "starting again after an error in the hub") })
+			m.update(func(s *state) { s.setConnection(status.StateConnecting, "starting again after an error in the hub") })
 		})
 		sleep(ctx, delay)
 	}
@@ -275,7 +275,7 @@ func sleep(ctx context.Context, d time.Duration) {
 func (m *Manager) Look() view.Driver {
 	s := m.get()
 	d := view.Driver{
-		Driver: status.Driver{Name: m.name, State: string(s.State), Reason: s.Reason, Since: s.Since, Up: s.up,
+		Driver: status.Driver{Name: m.name, State: s.State, Reason: s.Reason, Since: s.Since, Up: s.up,
 			Failures: m.latestFailures(), ConnectionError: s.connectionError, ForeignWriter: s.foreignWriter},
 		Spec: s.spec, Known: s.session != nil, Decider: m.Decider(), Leads: s.leader != nil,
 		Table: m.Table, Overlay: m.Overlay, ReadSecret: m.readSecret,

@@ -112,28 +112,28 @@ func TestStateNamesWhatKeepsADriverFromBeingServed(t *testing.T) {
 			time.Sleep(time.Until(begin.Add(time.Duration(s) * time.Second)))
 			m.update(edit)
 		}
-		check := func(state State, reason string, since int) {
+		check := func(state, reason string, since int) {
 			t.Helper()
 			want := begin.Add(time.Duration(since) * time.Second)
 			if got := m.get(); got.State != state || got.Reason != reason || !got.Since.Equal(want) {
 				t.Errorf("%s %q since %v, want %s %q since %v", got.State, got.Reason, got.Since, state, reason, want)
 			}
 		}
-		check(Connecting, "not tried yet", 0)
+		check(status.StateConnecting, "not tried yet", 0)
 		at(1, func(s *state) { s.waiting = "held by sidecar" })
-		check(Connecting, "not tried yet", 0) // first things first
-		at(2, func(s *state) { s.setConnection(Ready, "") })
-		check(WaitingForLease, "held by sidecar", 2)
+		check(status.StateConnecting, "not tried yet", 0) // first things first
+		at(2, func(s *state) { s.setConnection(status.StateReady, "") })
+		check(status.StateWaitingForLease, "held by sidecar", 2)
 		at(3, func(s *state) { s.waiting = "held by another" })
-		check(WaitingForLease, "held by another", 2)
+		check(status.StateWaitingForLease, "held by another", 2)
 		at(4, func(s *state) { s.waiting = "" })
-		check(Ready, "", 4)
+		check(status.StateReady, "", 4)
 		at(5, func(s *state) { s.draining = "calls in flight may end" })
-		check(Draining, "calls in flight may end", 5)
+		check(status.StateDraining, "calls in flight may end", 5)
 		at(6, func(s *state) { s.draining, s.role.mode = "", registry.ModePaused })
-		check(Paused, "paused by `mode: paused` in drivers.yaml", 6)
-		at(7, func(s *state) { s.setConnection(Lost, "the connection has ended") })
-		check(Lost, "the connection has ended", 7)
+		check(status.StatePaused, "paused by `mode: paused` in drivers.yaml", 6)
+		at(7, func(s *state) { s.setConnection(status.StateLost, "the connection has ended") })
+		check(status.StateLost, "the connection has ended", 7)
 	})
 }
 

@@ -13,28 +13,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// State is the state of a driver that is served.
-type State string
-
-const (
-	// Connecting: there has been no connection yet.
-	Connecting State = "Connecting"
-	// Probing: a process answers, but is not ready or does not answer as a CSI driver.
-	Probing State = "Probing"
-	// NameMismatch: another driver answers. It gets no call.
-	NameMismatch State = "NameMismatch"
-	// WaitingForLease: another process has the driver's lease, or is to take it.
-	WaitingForLease State = "WaitingForLease"
-	// Ready: its volumes are attached and detached or, in mode observe, observed.
-	Ready State = "Ready"
-	// Lost: the connection has ended.
-	Lost State = "Lost"
-	// Draining: the work for it ends here, and calls in flight may end within the grace.
-	Draining State = "Draining"
-	// Paused: its mode is paused.
-	Paused State = "Paused"
-)
-
 // state is what a manager knows about its driver. It is a value: readers get a copy.
 type state struct {
 	spec     registry.Driver   // how it is to be served
@@ -45,7 +23,7 @@ type state struct {
 	session          *liveSession // the latest session, which may have ended; nil if there was none
 	up               bool         // the driver can be called
 	upSince          time.Time    // when up changed last, or the driver was first served
-	connection       State        // Connecting, Probing, NameMismatch, Lost, or Ready
+	connection       string       // Connecting, Probing, NameMismatch, Lost, or Ready
 	connectionReason string
 	connectionError  status.Failure // the last one, also from before it was ready; zero for none
 
@@ -58,29 +36,29 @@ type state struct {
 	foreignWriter status.ForeignWriter // the last one; zero for none
 
 	// update computes these from the rest.
-	State  State
+	State  string
 	Reason string    // why it is not Ready, for people; empty if it is
 	Since  time.Time // of the State
 }
 
 // decide returns the State and its reason. A reason that keeps every process from calling the driver has
 // precedence over a reason that concerns only this process.
-func (s *state) decide() (State, string) {
+func (s *state) decide() (state, reason string) {
 	switch {
 	case s.draining != "":
-		return Draining, s.draining
-	case s.connection != Ready:
+		return status.StateDraining, s.draining
+	case s.connection != status.StateReady:
 		return s.connection, s.connectionReason
 	case s.role.mode == registry.ModePaused:
-		return Paused, pausedBy
+		return status.StatePaused, pausedBy
 	case s.waiting != "":
-		return WaitingForLease, s.waiting
+		return status.StateWaitingForLease, s.waiting
 	}
-	return Ready, ""
+	return status.StateReady, ""
 }
 
 // setConnection sets the state of the connection, for a reason that is not an error.
-func (s *state) setConnection(state State, reason string) {
+func (s *state) setConnection(state, reason string) {
 	s.connection, s.connectionReason = state, reason
 }
 
@@ -90,11 +68,11 @@ func (s *state) setError(err error, now time.Time) {
 	_, answered := grpcstatus.FromError(err)
 	switch {
 	case other:
-		s.connection = NameMismatch
+		s.connection = status.StateNameMismatch
 	case answered || errors.Is(err, csiclient.ErrNotReady):
-		s.connection = Probing
-	case s.connection != Connecting:
-		s.connection = Lost
+		s.connection = status.StateProbing
+	case s.connection != status.StateConnecting:
+		s.connection = status.StateLost
 	}
 	s.connectionReason, s.connectionError = err.Error(), status.Failure{Time: now, Text: err.Error()}
 }

@@ -22,7 +22,7 @@ func HealthOfAttachment(in DiagnosisInput) Health {
 	case a.State == Failing, a.State == Unclaimed && a.Operation != "" && due >= slow:
 	case (a.State == Waiting || a.State == Attaching || a.State == Detaching) && (a.Tries > 0 || due >= slow || a.Waiting.Kind == WaitForCapacity ||
 		// Nothing is done until somebody acts, or the driver is back.
-		a.Waiting.Kind == WaitForDriver && slices.Contains([]string{stateLost, stateProbing, stateNameMismatch, statePaused}, a.Waiting.DriverState)):
+		a.Waiting.Kind == WaitForDriver && slices.Contains([]string{StateLost, StateProbing, StateNameMismatch, StatePaused}, a.Waiting.DriverState)):
 	default:
 		return Health{State: Fine}
 	}

@@ -33,16 +33,16 @@ func DiagnoseUnserved(name string, conflicts []Conflict) []diagnosis.Diagnosis {
 // DiagnoseDriver says why this replica does no work for a driver; zero if it works for it.
 func DiagnoseDriver(d Driver, replicas []string, now time.Time) diagnosis.Diagnosis {
 	switch {
-	case d.State == stateDraining:
+	case d.State == StateDraining:
 		return d.says(diagnosis.DriverDraining, "draining", d.Reason, "Wait: the hub finishes the calls in flight before it stops working for the driver.").From(d.Since)
 	case !d.Up:
 		return d.notConnected(replicas, now)
 	case d.Mode == modeObserve:
 		return d.observed().From(d.Since)
-	case d.State == statePaused:
+	case d.State == StatePaused:
 		return d.says(diagnosis.DriverPaused, "paused by `mode: paused` in drivers.yaml", "",
 			fmt.Sprintf("Write `mode: active` into its entry (%s) when the hub should work for it.", cmp.Or(d.Source, "drivers.yaml"))).From(d.Since)
-	case d.State == stateWaiting || !d.Lease.Mine:
+	case d.State == StateWaitingForLease || !d.Lease.Mine:
 		return DiagnoseLease(d.Lease, d.Reason, replicas, now)
 	}
 	return diagnosis.Diagnosis{}
@@ -51,15 +51,15 @@ func DiagnoseDriver(d Driver, replicas []string, now time.Time) diagnosis.Diagno
 // notConnected: the driver cannot be called. A replica that cannot call it gives up its lease in the end.
 func (d Driver) notConnected(replicas []string, now time.Time) diagnosis.Diagnosis {
 	since, why := cmp.Or(d.DownSince, d.Since), cmp.Or(d.Reason, d.ConnectionError.Text)
-	if d.State == stateConnecting && d.ConnectionError.Text == "" && !since.IsZero() && passed(since, now) < startupTimeout {
+	if d.State == StateConnecting && d.ConnectionError.Text == "" && !since.IsZero() && passed(since, now) < startupTimeout {
 		return d.says(diagnosis.DriverStarting, "not connected yet to "+d.Endpoint, "", "Wait some seconds: the hub is connecting.").From(since)
 	}
 	verdict, action := diagnosis.ParseRefusal(why, d.Endpoint)
 	switch d.State {
-	case stateNameMismatch:
+	case StateNameMismatch:
 		verdict = diagnosis.NameMismatch
 		action = fmt.Sprintf("Correct the endpoint or the name of the entry (%s): another driver answers at %s.", d.Source, d.Endpoint)
-	case stateProbing:
+	case StateProbing:
 		verdict = diagnosis.DriverNotReady
 	}
 	next := "No other action is needed: the hub reconnects and resumes at once."

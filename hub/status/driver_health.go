@@ -10,18 +10,26 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// States and modes that this package compares, as in Driver.State and Driver.Mode. Other states
-// decide nothing.
+// The states of a driver that is served, as in Driver.State.
 const (
-	stateReady        = "Ready"
-	stateConnecting   = "Connecting"
-	stateProbing      = "Probing"
-	stateLost         = "Lost"
-	stateNameMismatch = "NameMismatch"
-	stateWaiting      = "WaitingForLease"
-	stateDraining     = "Draining"
-	statePaused       = "Paused"
+	// StateConnecting: there has been no connection yet.
+	StateConnecting = "Connecting"
+	// StateProbing: a process answers, but is not ready or does not answer as a CSI driver.
+	StateProbing = "Probing"
+	// StateNameMismatch: another driver answers. It gets no call.
+	StateNameMismatch = "NameMismatch"
+	// StateWaitingForLease: another process has the driver's lease, or is to take it.
+	StateWaitingForLease = "WaitingForLease"
+	// StateReady: its volumes are attached and detached or, in mode observe, observed.
+	StateReady = "Ready"
+	// StateLost: the connection has ended.
+	StateLost = "Lost"
+	// StateDraining: the work for it ends here, and calls in flight may end within the grace.
+	StateDraining = "Draining"
+	// StatePaused: its mode is paused.
+	StatePaused = "Paused"
 
+	// Modes, as in Driver.Mode.
 	modeActive  = "active"
 	modeObserve = "observe"
 	modePaused  = "paused"

@@ -8,7 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
-	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -105,7 +105,7 @@ func TestRemovedDriverDrainsAndLeavesItsAttachmentsAsTheyAre(t *testing.T) {
 	w.waitBooks(backend, "publish is called", func(b fakecsi.Books) bool { return b.AttachInFlight.Now == 1 })
 
 	updates <- registry.Snapshot{}
-	w.waitCondition(h, driver, hubdriver.Draining)
+	w.waitCondition(h, driver, status.StateDraining)
 	w.create(late) // nobody's
 	updates <- w.drivers
 	w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
@@ -129,13 +129,13 @@ func TestDriverUnderAnotherNameGetsNoCallAndItsStateSaysSo(t *testing.T) {
 	updates <- w.drivers
 	w.create(before)
 	w.waitForOne(before.Name, "attached", isAttached)
-	w.waitCondition(h, driver, hubdriver.Ready)
+	w.waitCondition(h, driver, status.StateReady)
 	w.servers[driver].Crash()
 	w.turn(backend, fakecsi.Knobs{Name: "another.csi.example.com"})
 	if err := w.servers[driver].Start(); err != nil {
 		t.Fatal(err)
 	}
-	w.waitCondition(h, driver, hubdriver.NameMismatch)
+	w.waitCondition(h, driver, status.StateNameMismatch)
 	w.create(after)
 	w.delete(before)
 	w.waitForOne(before.Name, "deleted", func(va *storagev1.VolumeAttachment) bool { return va.DeletionTimestamp != nil })
@@ -177,7 +177,7 @@ func TestDriverThatBeginsToAttachIsServedSo(t *testing.T) {
 
 // waitCondition waits until a driver is in a state. There is no event to wait for yet,
 // so it asks until then.
-func (w *world) waitCondition(h *hub.Hub, driver string, want hubdriver.State) {
+func (w *world) waitCondition(h *hub.Hub, driver, want string) {
 	w.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -203,10 +203,10 @@ func TestVolumesWaitWhileTheDriverSaysThatItIsNotReady(t *testing.T) {
 	va := w.volume("v", driver, w.node("n", driver))
 	updates, h := w.run()
 	updates <- w.drivers
-	w.waitCondition(h, driver, hubdriver.Ready)
+	w.waitCondition(h, driver, status.StateReady)
 	notReady := true
 	w.turn(backend, fakecsi.Knobs{NotReady: &notReady})
-	w.waitCondition(h, driver, hubdriver.Probing)
+	w.waitCondition(h, driver, status.StateProbing)
 	w.create(va)
 	probes := backend.Books().Methods[fakecsi.Probe].Ended
 	w.waitBooks(backend, "probed a few times more", func(b fakecsi.Books) bool { return b.Methods[fakecsi.Probe].Ended >= probes+5 })
@@ -227,12 +227,12 @@ func TestDriverWhoseProbeHangsIsNotReady(t *testing.T) {
 		v.pass(time.Second)
 		v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.Probe}}})
 		v.pass(53 * time.Second) // an interval, and two Probes with their time limits
-		if got := v.hub.Drivers()[0].State; got != string(hubdriver.Probing) {
+		if got := v.hub.Drivers()[0].State; got != status.StateProbing {
 			t.Errorf("%s while a Probe hangs", got)
 		}
 		v.turn(fakecsi.Knobs{ReleaseAll: true})
 		v.pass(30 * time.Second)
-		if got := v.hub.Drivers()[0].State; got != string(hubdriver.Ready) {
+		if got := v.hub.Drivers()[0].State; got != status.StateReady {
 			t.Errorf("%s when Probes are answered again", got)
 		}
 	})

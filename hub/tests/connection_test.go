@@ -12,7 +12,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +23,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -139,7 +140,7 @@ func (w *memoryWorld) dialled() (int, []*memorySession) {
 }
 
 // checkState checks what the hub shows of the driver.
-func (w *memoryWorld) checkState(when string, state hubdriver.State, words string) {
+func (w *memoryWorld) checkState(when, state, words string) {
 	w.t.Helper()
 	if got, _ := shown(w.hub, memoryDriver); got.State != string(state) || !strings.Contains(got.Reason, words) {
 		w.t.Errorf("%s the driver is %s: %q, want %s and a reason with %q", when, got.State, got.Reason, state, words)
@@ -230,7 +231,7 @@ func (s *memorySession) ControllerPublishVolume(ctx context.Context, r *csi.Cont
 		<-ctx.Done() // virtual time stands still while calls are made without a pause
 	}
 	if ended {
-		return nil, status.Error(codes.Unavailable, "the connection has ended")
+		return nil, grpcstatus.Error(codes.Unavailable, "the connection has ended")
 	}
 	if s.publish != nil {
 		if err := s.publish(ctx, r); err != nil {
@@ -251,7 +252,7 @@ func (s *memorySession) ListVolumes(context.Context, int) (csiclient.Published, 
 // hangs is a Probe that is never answered.
 func hangs(ctx context.Context) error {
 	<-ctx.Done()
-	return status.FromContextError(ctx.Err()).Err()
+	return grpcstatus.FromContextError(ctx.Err()).Err()
 }
 
 func TestADriverThatAnswersNothingIsDialledAnew(t *testing.T) {
@@ -266,11 +267,11 @@ func TestADriverThatAnswersNothingIsDialledAnew(t *testing.T) {
 				return &memorySession{}, nil // another process, which is well
 			}
 			inMemory(t, dial, func(t *testing.T, w *memoryWorld) {
-				w.checkState("at first", hubdriver.Ready, "")
+				w.checkState("at first", status.StateReady, "")
 				time.Sleep(5 * time.Minute)
 				w.attachment("v")
 				time.Sleep(time.Minute)
-				w.checkState("later", hubdriver.Ready, "")
+				w.checkState("later", status.StateReady, "")
 				dials, sessions := w.dialled()
 				if dials != 2 {
 					t.Errorf("dialled %d times, want 2", dials)
@@ -297,7 +298,7 @@ func TestCallsInFlightSurviveADialAnew(t *testing.T) {
 			case <-answer:
 				return nil
 			case <-ctx.Done():
-				return status.FromContextError(ctx.Err()).Err()
+				return grpcstatus.FromContextError(ctx.Err()).Err()
 			}
 		}}, nil
 	}
@@ -372,7 +373,7 @@ func TestPanicInAProbeOrADialAnewRestartsTheDriver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inMemory(t, dial, func(t *testing.T, w *memoryWorld) {
 				time.Sleep(5 * time.Minute)
-				w.checkState("in the end", hubdriver.Ready, "")
+				w.checkState("in the end", status.StateReady, "")
 				w.attachment("v")
 				if _, sessions := w.dialled(); len(sessions) != 2 || !sessions[0].isClosed() || !w.isAttached("v") {
 					t.Errorf("%d connections, attached: %v; want a second connection in the place of the first, and the volume attached", len(sessions), w.isAttached("v"))
@@ -404,7 +405,7 @@ func TestADriverThatIsNotReadyForLongKeepsItsConnection(t *testing.T) {
 			case <-time.After(2 * time.Hour):
 				return nil
 			case <-ctx.Done():
-				return status.FromContextError(ctx.Err()).Err()
+				return grpcstatus.FromContextError(ctx.Err()).Err()
 			}
 		}}, nil
 	}
@@ -415,7 +416,7 @@ func TestADriverThatIsNotReadyForLongKeepsItsConnection(t *testing.T) {
 		set(false)
 		for range 60 {
 			time.Sleep(time.Minute)
-			w.checkState("meanwhile", hubdriver.Probing, "not ready")
+			w.checkState("meanwhile", status.StateProbing, "not ready")
 		}
 		if dials, _ := w.dialled(); dials != 1 {
 			t.Errorf("dialled %d times in an hour, want once: it answers", dials)
@@ -423,7 +424,7 @@ func TestADriverThatIsNotReadyForLongKeepsItsConnection(t *testing.T) {
 		time.Sleep(time.Millisecond) // no Probe and no dial is under way: either may be first at one instant
 		set(true)
 		time.Sleep(2 * time.Hour)
-		w.checkState("in the end", hubdriver.Ready, "")
+		w.checkState("in the end", status.StateReady, "")
 		if _, sessions := w.dialled(); len(sessions) != 1 || sessions[0].isClosed() || len(sessions[0].calls()) != 1 || !w.isAttached("v") {
 			t.Errorf("%d connections, the volume attached: %v; want it to be so by one call on the first connection", len(sessions), w.isAttached("v"))
 		}
@@ -473,7 +474,7 @@ func TestVolumeWhoseCallsSilenceTheDriverKeepsItsBackoff(t *testing.T) {
 			busy.Store(true)
 			defer busy.Store(false)
 			time.Sleep(2 * time.Minute)
-			return status.Error(codes.Internal, "the volume is broken")
+			return grpcstatus.Error(codes.Internal, "the volume is broken")
 		}}, nil
 	}
 	inMemory(t, dial, func(t *testing.T, w *memoryWorld) {
@@ -499,7 +500,7 @@ func TestTheEndOfAConnectionIsSeenWhileAProbeIsInFlight(t *testing.T) {
 		_, sessions := w.dialled()
 		sessions[0].goAway()
 		synctest.Wait()
-		w.checkState("then", hubdriver.Lost, "ended")
+		w.checkState("then", status.StateLost, "ended")
 		w.attachment("v")
 		time.Sleep(time.Minute)
 		if reads, calls := w.secretReads(), len(sessions[0].calls()); reads > 0 || calls > 0 {
@@ -514,7 +515,7 @@ func TestWorkThatCannotSucceedNowIsNotRepeatedWithoutAPause(t *testing.T) {
 	inMemory(t, dial, func(t *testing.T, w *memoryWorld) {
 		w.attachment("v")
 		time.Sleep(20 * time.Second)
-		w.checkState("meanwhile", hubdriver.Ready, "")
+		w.checkState("meanwhile", status.StateReady, "")
 		if reads := w.secretReads(); reads < 2 || reads > 40 {
 			t.Errorf("%d reads of the secret in 20 seconds, want a few", reads)
 		}

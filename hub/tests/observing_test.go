@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
-	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
@@ -138,7 +137,7 @@ func TestTwoHundredAttachmentsOfAnotherAttacherAreObservedAndAgreedOn(t *testing
 	if failed := failedChecks(d); len(failed) > 0 || len(d.Checklist) == 0 {
 		t.Errorf("%d checks, these failed: %v", len(d.Checklist), failed)
 	}
-	if d.State != string(hubdriver.Ready) || d.Mode != "observe" || d.Lease.Mine {
+	if d.State != status.StateReady || d.Mode != "observe" || d.Lease.Mine {
 		t.Errorf("shown as %+v", d)
 	}
 

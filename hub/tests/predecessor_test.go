@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -51,12 +50,12 @@ func TestWritesOfThePredecessorThatAreSeenAfterTheTakeoverAreNobodyElses(t *test
 	if _, err := leases.Update(w.ctx, held, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.waitShown(h, driver, "served", func(d status.Driver) bool { return d.Lease.Mine && d.State == string(hubdriver.Ready) })
+	w.waitShown(h, driver, "served", func(d status.Driver) bool { return d.Lease.Mine && d.State == status.StateReady })
 	x.thaw()
 	w.create(later) // what is seen of it is seen after the rest
 	w.waitForOne(later.Name, "attached", isAttached)
 	d := w.waitShown(h, driver, "at all", func(status.Driver) bool { return true })
-	if d.State != string(hubdriver.Ready) || d.ForeignWriter.VolumeAttachment != "" {
+	if d.State != status.StateReady || d.ForeignWriter.VolumeAttachment != "" {
 		t.Errorf("shown as %s: %s, foreign writer %+v", d.State, d.Reason, d.ForeignWriter)
 	}
 	if got := backend.Books().Methods[fakecsi.ControllerPublishVolume].Begun; got != 1 {

@@ -17,7 +17,6 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
-	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -132,7 +131,7 @@ func (r *replica) works() bool {
 		return false
 	}
 	for _, d := range p.hub.Drivers() {
-		if d.Up && d.State == string(hubdriver.Ready) && d.Lease.Mine {
+		if d.Up && d.State == status.StateReady && d.Lease.Mine {
 			return true
 		}
 	}

@@ -96,7 +96,7 @@ func checkEndpoint(d status.Driver, address status.Check) status.Check {
 	case d.Up && address.Text != "":
 		address.Text = d.Endpoint + " answers; " + address.Text
 		return address
-	case d.Up, d.State == "NameMismatch":
+	case d.Up, d.State == status.StateNameMismatch:
 		return passed("%s answers", d.Endpoint)
 	}
 	_, action := diagnosis.ParseRefusal(d.Reason, d.Endpoint)
@@ -144,7 +144,7 @@ func endsSoon(c *x509.Certificate) bool {
 // checkName checks the name that the driver reports.
 func checkName(d Driver) status.Check {
 	switch {
-	case d.State == "NameMismatch":
+	case d.State == status.StateNameMismatch:
 		return open(fmt.Sprintf("Correct the name or the endpoint of the entry (%s).", d.Source), "%s", d.Reason)
 	case !d.Known:
 		return open("", "not known: the driver has not answered yet")

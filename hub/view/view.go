@@ -333,7 +333,7 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 		s.LastError, s.LastCause = p.Error, p.Cause
 	}
 	wait := status.Wait{Kind: status.WaitForDriver, DriverState: d.State, Reason: d.Reason}
-	if d.State == "Ready" {
+	if d.State == status.StateReady {
 		wait.Reason = "only observed (`mode: observe` in drivers.yaml): another attacher should work for it"
 	}
 	switch {
@@ -342,7 +342,7 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 		if s.State = status.Attaching; a.op == attach.Detaching {
 			s.State = status.Detaching
 		}
-	case d.State != "Ready" || d.Spec.Mode == registry.ModeObserve:
+	case d.State != status.StateReady || d.Spec.Mode == registry.ModeObserve:
 		s.Waiting = wait
 	case ok && p.State == queue.Delayed:
 		s.State, s.NextTry = status.Failing, p.Due
