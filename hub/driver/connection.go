@@ -93,14 +93,6 @@ func (s *liveSession) ListVolumes(ctx context.Context, pageSize int) (csiclient.
 	return published, took, s.redactor.Error(err)
 }
 
-// capabilities returns the capabilities of the driver; none without a session, so s may be nil.
-func (s *liveSession) capabilities() csiclient.Capabilities {
-	if s == nil {
-		return csiclient.Capabilities{}
-	}
-	return s.info.Capabilities
-}
-
 // Since implements reconcile.Session.
 func (s *liveSession) Since() time.Time { return s.since }
 
@@ -156,7 +148,7 @@ func (m *Manager) stayConnected(ctx context.Context) {
 		s, err := m.connect(reached, spec)
 		if err == nil {
 			m.use(reached, s, spec)
-		} else if ctx.Err() == nil && m.get().isReachedAs(spec) {
+		} else if reached.Err() == nil {
 			m.update(func(s *state) { s.setError(err, time.Now()) })
 			if m.connectionLog.IsDue(err.Error(), time.Now()) {
 				klog.FromContext(ctx).Info("Failed to connect to driver, will retry", "endpoint", spec.Endpoint, "err", err)
@@ -183,16 +175,16 @@ func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 		m.setUp(false, func(state *state) {
 			switch {
 			case s.Ended().Err() != nil:
-				state.setConnection(status.StateLost, "the connection has ended")
+				state.connection, state.connectionReason = status.StateLost, "the connection has ended"
 			case !state.isReachedAs(spec):
-				state.setConnection(status.StateConnecting, "the driver is to be reached in another way")
+				state.connection, state.connectionReason = status.StateConnecting, "the driver is to be reached in another way"
 			}
 		})
 		s.Close()
 	}()
 	m.setUp(true, func(state *state) {
 		state.session = s
-		state.setConnection(status.StateReady, "")
+		state.connection, state.connectionReason = status.StateReady, ""
 	})
 	logger.V(2).Info("Connected to driver", "version", s.info.Version)
 	all := func() []*storagev1.VolumeAttachment { return m.options.Cluster.AttachmentsOfDriver(m.name) }
@@ -225,7 +217,7 @@ func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 		case err == nil:
 			failures, asked = 0, time.Time{}
 			if !m.get().up {
-				m.setUp(true, func(state *state) { state.setConnection(status.StateReady, "") })
+				m.setUp(true, func(state *state) { state.connection, state.connectionReason = status.StateReady, "" })
 			}
 			continue
 		case grpcstatus.Code(err) != codes.DeadlineExceeded || s.hasAnsweredSince(asked): // an error is an answer

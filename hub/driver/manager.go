@@ -76,9 +76,10 @@ type Manager struct {
 	connectionLog, capabilityLog loglimit.Problem // of stayConnected: that the driver cannot be called, and that it may be another one
 
 	mu       sync.Mutex
-	failures []status.Failure // of operations, the latest first; guarded by mu
-	state    state            // guarded by mu
-	changed  chan struct{}    // closed at the next change of state; guarded by mu
+	failures []status.Failure           // of operations, the latest first; guarded by mu
+	state    state                      // guarded by mu
+	changed  chan struct{}              // closed at the next change of state; guarded by mu
+	endings  map[context.Context]func() // of while: ends the context if its condition does not hold any more; guarded by mu
 }
 
 // New returns the Manager of a driver. It does nothing before Serve.
@@ -91,6 +92,7 @@ func New(o *Options, logger klog.Logger, spec registry.Driver, m reconcile.Memor
 		logger:   logger,
 		redactor: &attach.Redactor{Publications: m.Table.Secrets},
 		changed:  make(chan struct{}),
+		endings:  map[context.Context]func(){},
 	}
 	d.update(func(s *state) {
 		s.spec, s.connection, s.connectionReason, s.upSince = spec, status.StateConnecting, "not tried yet", time.Now()
@@ -118,7 +120,9 @@ func (m *Manager) Serve(ctx context.Context) {
 		}
 		panics.Contain(m.Panicked, func() {
 			m.logger.Error(err, "Serving driver failed, restarting it", "retryIn", delay)
-			m.update(func(s *state) { s.setConnection(status.StateConnecting, "starting again after an error in the hub") })
+			m.update(func(s *state) {
+				s.connection, s.connectionReason = status.StateConnecting, "starting again after an error in the hub"
+			})
 		})
 		sleep(ctx, delay)
 	}
@@ -175,7 +179,11 @@ func (m *Manager) readSecret(ctx context.Context, ref corev1.SecretReference) (*
 // the latest session, which may have ended.
 func (m *Manager) Decider() attach.Driver {
 	s := m.get()
-	return attach.Driver{Name: m.name, DefaultFSType: s.spec.DefaultFSType, NoAttach: !m.options.Cluster.AttachRequired(m.name), Capabilities: s.session.capabilities()}
+	d := attach.Driver{Name: m.name, DefaultFSType: s.spec.DefaultFSType, NoAttach: !m.options.Cluster.AttachRequired(m.name)}
+	if s.session != nil {
+		d.Capabilities = s.session.info.Capabilities
+	}
+	return d
 }
 
 // update has edit change the state, wakes the loops that wait for a change, and reports whether there was one that
@@ -196,6 +204,9 @@ func (m *Manager) update(edit func(*state)) (changed bool) {
 	}
 	close(m.changed)
 	m.changed = make(chan struct{})
+	for _, endIfDue := range m.endings {
+		endIfDue()
+	}
 	return true
 }
 
@@ -256,12 +267,20 @@ func (m *Manager) await(ctx context.Context, look func(state) (again time.Durati
 // pure. The caller must call the returned function.
 func (m *Manager) while(ctx context.Context, holds func(state) bool) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	panics.Go(&watching, m.Panicked, func() {
-		defer cancel()
-		m.await(ctx, func(s state) (time.Duration, bool) { return never, !holds(s) })
-	})
-	return ctx, func() { cancel(); watching.Wait() }
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.endings[ctx] = func() {
+		if !holds(m.state) {
+			cancel()
+		}
+	}
+	m.endings[ctx]()
+	return ctx, func() {
+		cancel()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.endings, ctx)
+	}
 }
 
 // sleep blocks for d, or until ctx ends.

@@ -122,7 +122,7 @@ func TestStateNamesWhatKeepsADriverFromBeingServed(t *testing.T) {
 		check(status.StateConnecting, "not tried yet", 0)
 		at(1, func(s *state) { s.waiting = "held by sidecar" })
 		check(status.StateConnecting, "not tried yet", 0) // first things first
-		at(2, func(s *state) { s.setConnection(status.StateReady, "") })
+		at(2, func(s *state) { s.connection, s.connectionReason = status.StateReady, "" })
 		check(status.StateWaitingForLease, "held by sidecar", 2)
 		at(3, func(s *state) { s.waiting = "held by another" })
 		check(status.StateWaitingForLease, "held by another", 2)
@@ -132,7 +132,7 @@ func TestStateNamesWhatKeepsADriverFromBeingServed(t *testing.T) {
 		check(status.StateDraining, "calls in flight may end", 5)
 		at(6, func(s *state) { s.draining, s.role.mode = "", registry.ModePaused })
 		check(status.StatePaused, "paused by `mode: paused` in drivers.yaml", 6)
-		at(7, func(s *state) { s.setConnection(status.StateLost, "the connection has ended") })
+		at(7, func(s *state) { s.connection, s.connectionReason = status.StateLost, "the connection has ended" })
 		check(status.StateLost, "the connection has ended", 7)
 	})
 }

@@ -57,11 +57,6 @@ func (s *state) decide() (state, reason string) {
 	return status.StateReady, ""
 }
 
-// setConnection sets the state of the connection, for a reason that is not an error.
-func (s *state) setConnection(state, reason string) {
-	s.connection, s.connectionReason = state, reason
-}
-
 // setError sets the state of the connection after an error of connecting or probing.
 func (s *state) setError(err error, now time.Time) {
 	_, other := errors.AsType[*csiclient.NameError](err)
