@@ -2,6 +2,7 @@ package attach
 
 import (
 	"slices"
+	"sync"
 
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -25,7 +26,15 @@ const (
 
 // Finalizer returns the finalizer of a driver on VolumeAttachments and PersistentVolumes, which
 // csi-attacher uses too.
-func Finalizer(driver string) string { return "external-attacher/" + registry.SanitizedName(driver) }
+func Finalizer(driver string) string {
+	known, ok := knownFinalizers.Load(driver)
+	if !ok {
+		known, _ = knownFinalizers.LoadOrStore(driver, "external-attacher/"+registry.SanitizedName(driver))
+	}
+	return known.(string)
+}
+
+var knownFinalizers sync.Map // of strings, by driver: each event of the cluster asks for one
 
 // HasFinalizer reports whether an object has the finalizer.
 func HasFinalizer(finalizers []string, finalizer string) bool {
