@@ -113,7 +113,7 @@ func TestEveryPathStateAndVerdictIsDocumented(t *testing.T) {
 			inSource(t, `q\.Get\("(\w+)"\)`, "../hub/status/api.go")...),
 		"Probes":             inSource(t, `"(/(?:livez|readyz|healthz)[^"]*)"`, "../hub/status/probes.go"),
 		"explain":            inSource(t, `Verdict = "(\w+)"`, "../hub/diagnosis/verdict.go"),
-		"States of a driver": inSource(t, `State = "(\w+)"`, "../hub/driver/state.go"),
+		"States of a driver": inSource(t, `\tState\w+ += "(\w+)"`, "../hub/status/driver_health.go"),
 	} {
 		rows := table(t, heading)
 		if len(want) == 0 {
