@@ -87,10 +87,11 @@ func (l *lifecycle) run(ctx context.Context) error {
 		// vanishes then.
 		l.driver.options.Routes.Open(l.driver.name, l.work)
 		l.connectionChanged()
+		now := time.Now()
 		l.attend(intake, end, fail, &loops,
-			&periodic{pause: l.work.Drift.Pause, run: l.work.Drift.Check},
-			&periodic{pause: func(s registry.Settings) time.Duration { return min(s.StuckAfter, overdueEvery) }, run: l.work.ReportOverdue},
-			&periodic{pause: func(registry.Settings) time.Duration { return resyncEvery }, run: func(context.Context) { l.work.Resync() }})
+			&periodic{since: now, pause: l.work.Drift.Pause, run: l.work.Drift.Check},
+			&periodic{since: now, pause: func(s registry.Settings) time.Duration { return min(s.StuckAfter, overdueEvery) }, run: l.work.ReportOverdue},
+			&periodic{since: now, pause: func(registry.Settings) time.Duration { return resyncEvery }, run: func(context.Context) { l.work.Resync() }})
 	})
 	panics.Go(&watching, fail, func() { // ctx ends when the lease is lost, which may also happen from now on
 		select {
@@ -163,9 +164,6 @@ func (p *periodic) startIfDue(ctx context.Context, s registry.Settings, fail fun
 // and a driver that comes and goes does not pass the lease around. Then attend releases it for good, as a
 // csi-attacher that was not there before may wait for it.
 func (l *lifecycle) attend(ctx context.Context, end context.CancelFunc, fail func(error), group *sync.WaitGroup, all ...*periodic) {
-	for _, p := range all {
-		p.since = time.Now()
-	}
 	if r, _ := l.driver.get().reach(l.driver.options.LeaseDuration, time.Now()); r < lease.JustAway {
 		// Nobody has taken the lease, although it was free for its duration.
 		l.driver.update(func(s *state) { s.leaseOffered = true })

@@ -26,6 +26,7 @@ func TestPeriodicWorkIsTimedFromTheEndOfItsLastRunAndFollowsTheSettings(t *testi
 		began := time.Now()
 		var loops sync.WaitGroup
 		p := &periodic{
+			since: began,
 			pause: func(s registry.Settings) time.Duration { return s.StuckAfter },
 			run: func(ctx context.Context) {
 				looks = append(looks, time.Since(began))

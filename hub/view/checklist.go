@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -200,8 +198,14 @@ func (v *View) checkSecrets(ctx context.Context, d Driver) status.Check {
 	failed, example, action := 0, "", "" // of the first that cannot be read
 	for _, ref := range refs {
 		if _, err := d.ReadSecret(ctx, ref); err != nil {
-			if failed++; failed == 1 {
-				example, action = fmt.Sprintf("%s/%s: %v", ref.Namespace, ref.Name, err), secretAction(ref, err)
+			if failed++; failed > 1 {
+				continue
+			}
+			example, action = fmt.Sprintf("%s/%s: %v", ref.Namespace, ref.Name, err), "Check the API server."
+			if !attach.NotReady(err) {
+				text := fmt.Sprintf("read secret %s/%s for the call: %v", ref.Namespace, ref.Name, err)
+				cause, _ := diagnosis.Parse(text, "")
+				action = cause.Action("", "", text)
 			}
 		}
 	}
@@ -216,16 +220,6 @@ func (v *View) checkSecrets(ctx context.Context, d Driver) status.Check {
 		return passed("no volume of the driver names one")
 	}
 	return passed("%d of %d can be read%s", len(refs), len(all), rest)
-}
-
-// secretAction says what to do about a Secret that cannot be read.
-func secretAction(ref corev1.SecretReference, err error) string {
-	if attach.NotReady(err) {
-		return "Check the API server."
-	}
-	text := fmt.Sprintf("read secret %s/%s for the call: %v", ref.Namespace, ref.Name, err)
-	cause, _ := diagnosis.Parse(text, "")
-	return cause.Action("", "", text)
 }
 
 // checkRights checks the rights of this process in the cluster. It returns the zero Check if nobody can tell.
