@@ -53,7 +53,7 @@
 //	a Secret leaves the text of an error                  hub/attach/redactor.go; hub/attach/attacher.go:call; hub/driver/connection.go for Probe and ListVolumes
 //	how many listings confirm a difference                hub/drift/missing.go:compare, hub/drift/dangling.go:checkDangling
 //	a panic restarts its driver alone                     internal/panics; hub/driver/manager.go:Serve
-//	how long a failed operation pauses                    hub/reconcile/backoff.go:backoff
+//	how long a failed operation pauses                    hub/reconcile/worker.go:backoff
 //	what a full node is                                   hub/queue/node.go:AnsweredLocked, hub/queue/node.go:offer
 //
 // # How to add

@@ -49,7 +49,7 @@ func (q *Queue) Look(key Key) (Progress, bool) {
 	defer q.lock()()
 	e := q.items[key]
 	if e == nil {
-		return Progress{}, false
+		return Progress{Wait: Wait{Kind: WaitNothing}}, false
 	}
 	p := q.progress(e)
 	switch {

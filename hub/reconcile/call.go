@@ -89,12 +89,10 @@ func withDisconnected(s Session, err error) error {
 	if status.Code(err) != codes.Unavailable {
 		return err
 	}
-	settle := time.NewTimer(settleTime)
-	defer settle.Stop()
 	select {
 	case <-s.Ended().Done():
 		return errors.Join(ErrDisconnected, err)
-	case <-settle.C:
+	case <-time.After(settleTime):
 		return err
 	}
 }

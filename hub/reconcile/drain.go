@@ -87,11 +87,10 @@ func (l *Worker) detachNow(ctx context.Context, r round, u volume.Unowned) {
 		}
 		return
 	}
-	caller := &callerOf{l, u.Key()}
-	err := caller.unpublish(ctx, u.Publication, u.Target, nil)
+	err := l.unpublish(ctx, u.Key(), u.Publication, u.Target, nil)
 	for isFenced(err) && ctx.Err() == nil {
 		sleep(ctx, fencePause)
-		err = caller.unpublish(ctx, u.Publication, u.Target, nil)
+		err = l.unpublish(ctx, u.Key(), u.Publication, u.Target, nil)
 	}
 	if err != nil {
 		l.logLine(logger, true, "VolumeAttachment is gone and its volume may stay attached: the detach failed", "err", err)

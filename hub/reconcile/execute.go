@@ -21,7 +21,6 @@ import (
 type execution struct {
 	leader     *Worker
 	item       *queue.Item
-	caller     *callerOf // for the item
 	op         attach.Operation
 	attachment *volume.Attachment
 	object     *storagev1.VolumeAttachment // as it was looked at last
@@ -51,6 +50,9 @@ func (x *execution) execute(ctx context.Context) error {
 		effect := table.NextEffect(x.attachment, x.run)
 		switch {
 		case effect.Kind == volume.Finished:
+			if n := len(x.done); n > 0 && !x.done[n-1].Kind.Writes() { // another client has ended it
+				x.op = attach.Idle
+			}
 			return nil
 		case effect.Kind != volume.ReadSecret && slices.Contains(x.done, effect):
 			return errUndone
@@ -78,10 +80,10 @@ func (x *execution) look(ctx context.Context) error {
 	if x.run.Released {
 		return nil
 	}
+	x.run.Plan = attach.Plan{} // Idle
 	if len(x.done) > 0 {
 		now := l.Overlay.Attachment(x.object.Name)
 		if now == nil || now.UID != x.object.UID {
-			x.op, x.run.Plan = attach.Idle, attach.Plan{} // nothing has succeeded
 			return nil
 		}
 		x.object, x.attachment = now, l.Table.Open(now)
@@ -89,27 +91,23 @@ func (x *execution) look(ctx context.Context) error {
 	decider := l.Decider()
 	op, lane := l.Table.Required(decider, x.object)
 	if op == attach.Idle {
-		x.run.Plan = attach.Plan{}
-		if n := len(x.done); n > 0 && !finishes(x.done[n-1].Kind) { // another client has ended it
-			x.op = attach.Idle
-		}
 		return nil
 	}
 	if (lane == queue.DetachLane) != (x.item.Lane == queue.DetachLane) {
 		l.Queue.End(x.item, queue.Again(lane))
 		return errBlocked
 	}
-	if op == attach.Attaching {
-		if err := l.checkCapability(decider); err != nil {
-			return err
-		}
-	}
-	inputs, err := x.inputs(ctx)
-	if err != nil {
+	if err := l.checkCapability(decider, op); err != nil {
 		return err
 	}
-	if len(x.done) == 0 { // later the note is that of this run, which may not have called yet
-		x.restore(decider, inputs)
+	inputs, err := x.inputs(ctx)
+	// What the objects record is the belief, if this process knows nothing; later the note is that of this run, which may not have called
+	// yet. Also if a read has failed: an item of which nothing is known would lose its place on a full node.
+	if record, ok := decider.Recorded(inputs); ok && len(x.done) == 0 {
+		l.Table.Restore(x.attachment, record)
+	}
+	if err != nil {
+		return err
 	}
 	if x.run.Plan, err = decider.Decide(inputs); err != nil {
 		l.Table.SetLost(x.object, false) // it cannot be repaired now; the next listing finds it again
@@ -119,20 +117,6 @@ func (x *execution) look(ctx context.Context) error {
 		l.readOthers(ctx, x.object)
 	}
 	return nil
-}
-
-// finishes reports whether an effect may be the last one of a run: AddFinalizers restores what another client has removed.
-func finishes(k volume.EffectKind) bool {
-	return k == volume.MarkAttached || k == volume.MarkDetached || k == volume.AddFinalizers
-}
-
-// restore takes what the objects record as the belief, if this process knows nothing.
-func (x *execution) restore(decider attach.Driver, inputs attach.Inputs) {
-	if table := x.leader.Table; table.Look(x.object.Name, x.object.UID).Belief == volume.Unknown {
-		if record, ok := decider.Recorded(inputs); ok {
-			table.Restore(x.attachment, record)
-		}
-	}
 }
 
 // inputs returns what the plan is made from. What the caches may lack is read once in a run; a PersistentVolume once more after its
@@ -170,10 +154,8 @@ func (x *execution) inputs(ctx context.Context) (attach.Inputs, error) {
 
 // place returns the place of a call at a target.
 func (x *execution) place(t attach.Target) queue.Place {
-	p := queue.Place{Target: t, Node: x.object.Spec.NodeName}
-	if t == x.run.Plan.Target {
-		p.Shared = x.run.Plan.Nodes == attach.MultiNode
-	} else {
+	p := queue.Place{Target: t, Node: x.object.Spec.NodeName, Shared: x.run.Plan.Nodes == attach.MultiNode}
+	if t != x.run.Plan.Target {
 		p.Shared = x.leader.isSurelyShared(x.attachment.Identity, x.leader.Table.Look(x.object.Name, x.object.UID).Record)
 	}
 	return p
@@ -182,10 +164,15 @@ func (x *execution) place(t attach.Target) queue.Place {
 // do carries out one effect, and returns its outcome.
 func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcome, error) {
 	l := x.leader
-	a := l.attacher()
-	a.Controller = x.caller
+	a := l.attacher(x.item.Key)
 	var o volume.Outcome
 	var err error
+	if k := effect.Kind; k == volume.Unpublish && x.op == attach.Detaching && x.object.DeletionTimestamp == nil ||
+		k == volume.MarkDetached && x.run.Plan.StatusFirst && effect.Target.VolumeHandle != "" {
+		if err = l.checkUnused(ctx, x.object, effect.Target); err != nil {
+			return volume.Outcome{Result: l.resultOf(err, x.item)}, err
+		}
+	}
 	switch effect.Kind {
 	case volume.FindOwners:
 		o.Owner, err = l.ownersElsewhere(ctx, x.attachment.Identity, x.op, effect.Target)
@@ -200,10 +187,6 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		}
 		o.Context, err = a.Publish(ctx, x.run.Plan, o.Secrets)
 		x.nodeRead = false // the driver may have registered another node ID during the call
-		if isNodeFull(err) {
-			o.Result = volume.NoPlace
-			return o, err
-		}
 	case volume.MarkAttached:
 		err = a.MarkAttached(ctx, x.object, x.run.Plan.Target, l.Table.Look(x.object.Name, x.object.UID).Context)
 	case volume.Unpublish:
@@ -211,12 +194,7 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		if effect.Target.VolumeHandle != x.run.Plan.Target.VolumeHandle {
 			now = nil // the PersistentVolume was recreated: its Secret is that of another volume
 		}
-		if x.op == attach.Detaching && x.object.DeletionTimestamp == nil {
-			err = l.checkUnused(ctx, x.object, effect.Target)
-		}
-		if err == nil {
-			err = x.caller.unpublish(ctx, l.Table.Look(x.object.Name, x.object.UID).Publication, effect.Target, now)
-		}
+		err = l.unpublish(ctx, x.item.Key, l.Table.Look(x.object.Name, x.object.UID).Publication, effect.Target, now)
 	case volume.Disown:
 		l.logLine(klog.FromContext(ctx), true, "The volume stays attached at its previous target, detaching it later",
 			"previousVolumeHandle", effect.Target.VolumeHandle, "previousNodeID", effect.Target.NodeID)
@@ -227,16 +205,13 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		}
 		o.Alive, x.object = alive != nil, cmp.Or(alive, x.object)
 	case volume.MarkDetached:
-		if x.run.Plan.StatusFirst && effect.Target.VolumeHandle != "" {
-			err = l.checkUnused(ctx, x.object, effect.Target)
-		}
-		if err == nil {
-			err = a.MarkDetached(ctx, x.object)
-		}
+		err = a.MarkDetached(ctx, x.object)
 	case volume.LookAgain:
 		err = errOwnerUnclear
 	}
-	o.Result = l.resultOf(err, x.item)
+	if o.Result = l.resultOf(err, x.item); effect.Kind == volume.Publish && isNodeFull(err) {
+		o.Result = volume.NoPlace
+	}
 	return o, err
 }
 
@@ -254,11 +229,9 @@ func (l *Worker) resultOf(err error, e *queue.Item) volume.Result {
 	return volume.Failed
 }
 
-// unpublish calls ControllerUnpublishVolume at a target. now is the Secret that the PersistentVolume names now,
-// nil for none.
-func (c *callerOf) unpublish(ctx context.Context, p volume.Publication, target attach.Target, now *corev1.SecretReference) error {
-	a := c.attacher()
-	a.Controller = c
+// unpublish calls ControllerUnpublishVolume at a target for an item. now is the Secret that the PersistentVolume names now, nil for none.
+func (l *Worker) unpublish(ctx context.Context, key queue.Key, p volume.Publication, target attach.Target, now *corev1.SecretReference) error {
+	a := l.attacher(key)
 	secrets, err := a.UnpublishSecrets(ctx, target, p.Record, now, p.Secrets)
 	if err != nil {
 		return err
@@ -270,11 +243,10 @@ func (c *callerOf) unpublish(ctx context.Context, p volume.Publication, target a
 // target.
 var errOwnerUnclear = errors.New("another VolumeAttachment may have the volume at this node ID: this is looked at again")
 
-// attacher returns the Attacher for the worker of an item, without its Controller. The objects that its writes return count as seen by
-// that worker.
-func (l *Worker) attacher() attach.Attacher {
+// attacher returns the Attacher for the worker of an item. The objects that its writes return count as seen by that worker.
+func (l *Worker) attacher(key queue.Key) attach.Attacher {
 	a := l.Writer()
-	a.Written = workerWrites{l.Overlay, l.Table}
+	a.Controller, a.Written = &callerOf{l, key}, workerWrites{l.Overlay, l.Table}
 	return a
 }
 

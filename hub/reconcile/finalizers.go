@@ -35,7 +35,7 @@ func (l *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) {
 		if known, err = l.knowsAll(ctx); err == nil && !known {
 			wait = staleCachePause
 		} else if err == nil {
-			err = l.attacher().ReleaseVolume(ctx, patch)
+			err = l.attacher(e.Key).ReleaseVolume(ctx, patch)
 		}
 	}
 	if errors.Is(err, attach.ErrStale) {

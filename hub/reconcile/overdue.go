@@ -48,10 +48,7 @@ func (l *Worker) ReportOverdue(ctx context.Context) {
 			fresh = append(fresh, va.Name)
 			l.Warn(va, titleOf(op)+stuckEvent, fmt.Sprintf("%s requested at %s without success, retries continue", op, op.Since(va).UTC().Format(time.RFC3339)))
 		}
-		item, ok := l.Queue.Look(queue.ClaimKey(va.Name))
-		if !ok {
-			item.Wait.Kind = queue.WaitNothing
-		}
+		item, _ := l.Queue.Look(queue.ClaimKey(va.Name))
 		// While a call hangs or the driver is away, no try fails: an older error in the status is not the reason. Each of the two is
 		// written once. Otherwise the error there is the last one.
 		calling, away := !item.Call.Since.IsZero(), l.Away()
@@ -95,13 +92,9 @@ func lastError(err error) error { return fmt.Errorf(diagnosis.LastErrorPrefix+"%
 // stuckError returns the error for the status of a VolumeAttachment whose operation has had no success for too long, after so many
 // tries that have failed.
 func stuckError(va *storagev1.VolumeAttachment, op attach.Operation, tries int, why error) error {
-	failed := ""
-	switch tries {
-	case 0:
-	case 1:
-		failed = "1 failed try, "
-	default:
-		failed = fmt.Sprintf("%d failed tries, ", tries)
+	failed := fmt.Sprintf("%d failed tries, ", tries)
+	if tries < 2 {
+		failed = []string{"", "1 failed try, "}[tries]
 	}
 	return fmt.Errorf("%s%s requested at %s, %s%w", diagnosis.StuckPrefix, op, op.Since(va).UTC().Format(time.RFC3339), failed, why)
 }

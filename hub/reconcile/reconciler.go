@@ -82,7 +82,6 @@ type Worker struct {
 	Options
 	Drift           *drift.Watch
 	term            *lease.Term
-	began           time.Time // the term, in this process
 	finalizer       string
 	log             *loglimit.Limiter
 	budget          *rate.Limiter // of writes to the Kubernetes API
@@ -105,7 +104,6 @@ func New(o Options, term *lease.Term) *Worker {
 	l := &Worker{
 		Options:   o,
 		term:      term,
-		began:     time.Now(),
 		finalizer: o.Table.Finalizer,
 		log:       loglimit.New(logBurst, logEvery),
 		budget:    rate.NewLimiter(rate.Inf, 0),

@@ -55,7 +55,7 @@ func (l *Worker) workOnUnowned(ctx context.Context, e *queue.Item) {
 		err = l.whyKept(ctx, l.newRound(), u)
 	}
 	if err == nil {
-		err = (&callerOf{l, e.Key}).unpublish(ctx, u.Publication, target, nil)
+		err = l.unpublish(ctx, e.Key, u.Publication, target, nil)
 	}
 	l.endUnowned(ctx, e, u, err)
 }

@@ -3,8 +3,13 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
 
@@ -14,6 +19,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // work makes one run of an item. ctx ends when calls in flight have to end: at the end of the grace, or when
@@ -101,22 +107,14 @@ var errBlocked = errors.New("blocked by other work")
 // carryOut carries out the operation that a VolumeAttachment requires, and returns that operation.
 func (l *Worker) carryOut(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment) (attach.Operation, error) {
 	decider := l.Decider()
-	x := &execution{leader: l, item: e, caller: &callerOf{l, e.Key}, object: va, attachment: l.Table.Open(va)}
-	// Before the reads: if one fails, an item of which nothing is known would lose its place on a full node.
-	if attach.HasFinalizer(va.Finalizers, l.finalizer) {
-		x.restore(decider, l.Overlay.Inputs(va))
+	x := &execution{leader: l, item: e, object: va, attachment: l.Table.Open(va)}
+	x.op, _ = l.Table.Required(decider, va)
+	switch {
+	case x.op == attach.Idle && decider.HasStaleError(va):
+		return x.op, l.attacher(e.Key).ForgetError(ctx, va, attach.Detaching)
+	case x.op != attach.Idle && e.Tries > 0 && e.Retries.Operation == x.op:
+		l.Metrics.Retry(operationOf(x.op))
 	}
-	op, _ := l.Table.Required(decider, va)
-	if op == attach.Idle {
-		if decider.HasStaleError(va) {
-			return op, l.attacher().ForgetError(ctx, va, attach.Detaching)
-		}
-		return op, nil
-	}
-	if e.Tries > 0 && e.Retries.Operation == op {
-		l.Metrics.Retry(operationOf(op))
-	}
-	x.op = op
 	err := x.execute(ctx)
 	return x.op, err
 }
@@ -124,12 +122,12 @@ func (l *Worker) carryOut(ctx context.Context, e *queue.Item, va *storagev1.Volu
 // errLostCapability means that nothing can be attached, because the driver cannot be called any more.
 var errLostCapability = errors.New("the driver has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: check that the endpoint is that of its controller")
 
-// checkCapability returns an error if the driver was called before and cannot be called now. To mark a volume as attached
+// checkCapability returns an error if the driver was called before and cannot be called now to attach. To mark a volume as attached
 // without a call would be wrong then: its Pod would start without the volume. VolumeAttachments are looked through only if one
 // that records a call was seen since none was found.
-func (l *Worker) checkCapability(decider attach.Driver) error {
+func (l *Worker) checkCapability(decider attach.Driver, op attach.Operation) error {
 	seen := l.callsSeen.Load()
-	if decider.Capabilities.PublishUnpublish || l.noCallsAt.Load() == seen {
+	if op != attach.Attaching || decider.Capabilities.PublishUnpublish || l.noCallsAt.Load() == seen {
 		return nil
 	}
 	if decider.RecordedCalls(func() []*storagev1.VolumeAttachment { return l.Overlay.AttachmentsOfDriver(l.Driver) }) > 0 || l.Table.HasPublications() {
@@ -177,10 +175,10 @@ func (l *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.Volume
 		if op.IsStuck(va, l.Settings().StuckAfter, time.Now()) {
 			written = stuckError(va, op, e.Tries+1, lastError(err))
 		}
-		l.saveError(ctx, l.attacher(), va, op, written)
+		l.saveError(ctx, l.attacher(e.Key), va, op, written)
 	}
 	if errors.Is(err, attach.ErrStale) {
-		l.refresh(ctx, name)
+		l.refreshVolume(ctx, attach.VolumeName(va)) // the next run reads the VolumeAttachment
 	}
 	cause := causeOf(err)
 	failures := l.Queue.Failed(e, op, attach.Message(err), cause) // shorter: there may be very many items
@@ -194,32 +192,73 @@ func (l *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.Volume
 		delay = 0
 	}
 	l.logFailed(l.VolumeLogger(va), op, failures, delay, err)
+	end := queue.BackOff(lane, delay)
 	// The driver was not called, so an attach elsewhere has to wait for this detach, unless the volume is
 	// unpublished already.
 	if delay > 0 && attach.NotReady(err) && l.Table.Look(va.Name, va.UID).Belief != volume.Unpublished {
-		l.Queue.End(e, queue.Postpone(lane, delay))
-		return
+		end = queue.Postpone(lane, delay)
 	}
-	l.Queue.End(e, queue.BackOff(lane, delay))
+	l.Queue.End(e, end)
 }
 
-// refresh reads a VolumeAttachment and its PersistentVolume again, after a write has shown that the caches
-// are behind or that another writer is at work.
-func (l *Worker) refresh(ctx context.Context, name string) {
-	before := l.Overlay.Attachment(name)
-	va, err := l.Cluster.ReadAttachment(ctx, name)
-	if err != nil {
-		return
+// backoff returns the delay before the next try after a number of failures in a row (at least 1). It starts at
+// retry.Initial, doubles with each failure and is at most retry.Max, or a quarter of that after an error that
+// usually passes soon. It is up to a fifth shorter at random, so that operations that failed together are not
+// tried again together. The first failure because of a changed object has no delay: the object was read again.
+// deploy/CONFIGURE.md has a table of the errors; a test compares it with this function.
+func backoff(retry registry.Retry, failures int, err error, random func() float64) time.Duration {
+	if failures == 1 && errors.Is(err, attach.ErrStale) {
+		return 0
 	}
-	if before != nil && (va == nil || va.UID != before.UID) { // the watch may report the deletion later
-		l.Table.ReadGone(volume.IdentityOf(before), l.Overlay.MarkDeleted(before))
+	limit := retry.Max
+	if passesSoon(err) {
+		limit = max(retry.Max/4, retry.Initial)
 	}
-	if va == nil {
-		return
+	delay := limit
+	if shift := failures - 1; shift < 32 && retry.Initial<<shift > 0 {
+		delay = min(limit, retry.Initial<<shift)
 	}
-	workerWrites{l.Overlay, l.Table}.VolumeAttachmentWritten(va)
-	l.refreshVolume(ctx, attach.VolumeName(va))
+	return delay - time.Duration(random()*float64(delay)/5)
 }
+
+// retryIn returns the delay of the next try of an item after a number of failures in a row, of which err is the last. If the item is a
+// suspect, it waits for a random part of that again after the driver was away: other volumes of a driver that takes long to come back must
+// have a time in which they can be attached. An attach that a full node has refused has no delay: it waits until the node has a place
+// (queue.Queue).
+func (l *Worker) retryIn(e *queue.Item, op attach.Operation, failures int, err error) time.Duration {
+	if op == attach.Attaching && isNodeFull(err) {
+		e.Retries.NoPlace++
+		return 0
+	}
+	delay := backoff(l.Settings().Retry, failures-e.Retries.NoPlace, err, jitter)
+	if e.Retries.Suspect() {
+		e.Retries.AfterReconnect = time.Duration(jitter() * float64(delay))
+	}
+	return delay
+}
+
+// isNodeFull reports whether the error of a publish says that the node has as many volumes as it can have. By the CSI
+// spec, that is ResourceExhausted, and publishes fail until a volume is detached from the node.
+func isNodeFull(err error) bool {
+	call := (*attach.CallError)(nil)
+	return errors.As(err, &call) && grpcstatus.Code(call.Err) == codes.ResourceExhausted
+}
+
+// saysNodeFull is isNodeFull for an error in the status of a VolumeAttachment; false for nil.
+func saysNodeFull(e *storagev1.VolumeError) bool {
+	return e != nil && attach.CauseOfStatus(e).Code == codes.ResourceExhausted.String()
+}
+
+// passesSoon reports whether an error usually passes soon: another operation is pending for the volume, the
+// driver was away or slow, or the Kubernetes API was not ready. A full node (ResourceExhausted) can stay full. A lost
+// connection is an error only of a suspect, which may end the driver's process each time.
+func passesSoon(err error) bool {
+	soon := []codes.Code{codes.Aborted, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled}
+	return attach.NotReady(err) || !IsDisconnected(err) && slices.Contains(soon, grpcstatus.Code(err))
+}
+
+// jitter is the source of randomness of backoff outside tests.
+func jitter() float64 { return rand.Float64() }
 
 // saveError writes an error into the status. It only logs a failure to write: the operation is tried again anyway.
 func (l *Worker) saveError(ctx context.Context, w attach.Attacher, va *storagev1.VolumeAttachment, op attach.Operation, cause error) {
@@ -235,7 +274,9 @@ func causeOf(err error) diagnosis.Cause {
 }
 
 // operationOf returns an operation in the terms of metrics and status.
-func operationOf(op attach.Operation) status.Operation { return status.Operation(op.String()) }
+func operationOf(op attach.Operation) status.Operation {
+	return status.Operation(strings.ToLower(titleOf(op)))
+}
 
 // wanted returns the operation that a VolumeAttachment requires in its newest known state, Idle if it is gone,
 // and the lane of the operation.

@@ -76,8 +76,8 @@ type Attachment struct {
 	Disowned []attach.Target
 	// Lost: the storage system has lost the attached volume. ListVolumes no longer reports it on its node.
 	Lost bool
-	// Unsure: the API server may have removed the finalizer, or written "attached", without an answer, and has not returned the
-	// object to a worker since. The cache may not show the write yet.
+	// Unsure: a write had no answer, or found another object than the cache has, and the API server has not returned the object to a
+	// worker since. The cache may not show it yet.
 	Unsure bool
 
 	seen     aspect    // of the object, as last planned for or written here

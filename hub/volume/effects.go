@@ -26,6 +26,11 @@ const (
 	LookAgain                       // end the run: it is not known who owns the publication
 )
 
+// Writes reports whether an effect writes objects. A run that succeeds ends with such an effect.
+func (k EffectKind) Writes() bool {
+	return k == AddFinalizers || k == MarkAttached || k == Release || k == MarkDetached
+}
+
 // Effect is one step to the outside.
 type Effect struct {
 	Kind   EffectKind
@@ -173,6 +178,7 @@ func (t *Table) Apply(a *Attachment, r *Run, e Effect, o Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ok, key := o.Result == Succeeded, queue.ClaimKey(a.Name)
+	a.Unsure = a.Unsure || o.Result == NotDone && e.Kind.Writes()
 	switch e.Kind {
 	case FindOwners:
 		if ok { // else they are read again: to skip the call would leave the volume attached
@@ -191,7 +197,6 @@ func (t *Table) Apply(a *Attachment, r *Run, e Effect, o Outcome) {
 			t.Queue.AnsweredLocked(key, a.NodeFull)
 		}
 	case MarkAttached:
-		a.Unsure = a.Unsure || o.Result == NotDone
 		switch published := a.Belief == Published; {
 		case ok:
 			a.Lost = false
@@ -221,7 +226,6 @@ func (t *Table) Apply(a *Attachment, r *Run, e Effect, o Outcome) {
 		r.Released, r.marked = ok, r.marked || ok && !o.Alive
 		if !ok {
 			delete(t.released, a.UID)
-			a.Unsure = true
 		}
 	case MarkDetached:
 		r.marked = ok

@@ -214,8 +214,8 @@ var rows = []mutant{
 		name:   "volume in use is detached when attachRequired is false",
 		harm:   "A CSIDriver that was recreated wrongly takes the volumes from running Pods.",
 		file:   "hub/reconcile/execute.go",
-		old:    "if x.run.Plan.StatusFirst && effect.Target.VolumeHandle != \"\" {",
-		new:    "if false {",
+		old:    "k == volume.MarkDetached && x.run.Plan.StatusFirst &&",
+		new:    "false &&",
 		killed: []string{"hub/tests.TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach"},
 	},
 	{
