@@ -50,7 +50,7 @@ func (w *Watch) checkDangling(ctx context.Context, l listing) {
 	w.findVolumes(ctx, &l, targets...)
 	for _, at := range targets {
 		d, _ := w.look(&l, at)
-		if d == nil {
+		if d == nil || w.Table.Touched(d.record.Target) {
 			continue
 		}
 		found[at] = d
@@ -95,7 +95,7 @@ func (w *Watch) act(d *dangling, kept string) {
 // WhyKeptNow returns why a volume that only a listing has shown must not be detached from a target any more, for people; "" if it may
 // be. It blocks until the API server has returned the nodes.
 func (w *Watch) WhyKeptNow(ctx context.Context, target attach.Target) string {
-	l := listing{driver: w.Decider(), after: w.Overlay.AttachmentsOfDriver(w.Decider().Name), changed: func(attach.Target) bool { return false }} // the detach itself
+	l := listing{driver: w.Decider(), after: w.Overlay.AttachmentsOfDriver(w.Decider().Name)}
 	at := attach.Target{VolumeHandle: l.driver.ListedHandle(target.VolumeHandle, target.NodeID), NodeID: target.NodeID}
 	l.published = csiclient.Published{at.VolumeHandle: {IDs: []string{at.NodeID}, Unknown: true}} // also elsewhere, perhaps
 	w.findClaimants(&l)
@@ -214,9 +214,6 @@ func (w *Watch) look(l *listing, at attach.Target) (d *dangling, why string) {
 		if unknown || attach.VolumeName(va) == v.Name || handle != "" && l.driver.ListedHandle(handle, at.NodeID) == at.VolumeHandle {
 			return nil, "VolumeAttachment " + va.Name + " may ask for it there"
 		}
-	}
-	if l.changed(d.record.Target) {
-		return nil, "other work on the volume has begun there"
 	}
 	for _, va := range w.Cluster.AttachmentsOfVolume(v.Name) {
 		isOurs := va.Spec.Attacher == l.driver.Name

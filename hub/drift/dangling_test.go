@@ -30,7 +30,7 @@ func TestVolumeIsKeptForTheFirstReasonThatHolds(t *testing.T) {
 	other.Name = "node-2"
 	w := newWorld(t, lister, asking, lost, other)
 	w.driver.NoAttach, w.drift.Unexpected = true, registry.UnexpectedReport
-	knowsAll, changed, answer := false, true, errors.New("no")
+	knowsAll, answer := false, errors.New("no")
 	w.watch.KnowsAll = func(context.Context) (bool, error) { return knowsAll, nil }
 	w.watch.Nodes.Read = func(context.Context, string) (*corev1.Node, error) { return w.node, answer }
 	for _, tc := range []struct {
@@ -44,8 +44,7 @@ func TestVolumeIsKeptForTheFirstReasonThatHolds(t *testing.T) {
 		{func() { w.put(newVolume(), twin) }, "two PersistentVolumes have the volume handle: ", false},
 		{func() { w.remove(attach.VolumeOf(twin)) }, "the cache may lack VolumeAttachments that a former leader has worked for", false},
 		{func() { knowsAll = true }, "VolumeAttachment va-1 may ask for it there", false},
-		{func() { w.remove(asking) }, "other work on the volume has begun there", false},
-		{func() { changed = false }, "the driver does not report the volume on the node of VolumeAttachment lost, where it is attached", false},
+		{func() { w.remove(asking) }, "the driver does not report the volume on the node of VolumeAttachment lost, where it is attached", false},
 		{func() { w.remove(lost) }, "drift.unexpected is report", true},
 		{func() { w.drift.Unexpected = registry.UnexpectedDetach }, "whether it is in use on node node-1 is not known: no", true},
 		{func() { answer, w.node = nil, nil }, "whether it is in use on node node-1 is not known: the Node object is gone", true},
@@ -53,7 +52,7 @@ func TestVolumeIsKeptForTheFirstReasonThatHolds(t *testing.T) {
 		{func() { w.node = &corev1.Node{} }, "", true},
 	} {
 		tc.without()
-		l := listing{driver: w.driver, after: w.watch.Overlay.AttachmentsOfDriver(driverName), changed: func(attach.Target) bool { return changed }}
+		l := listing{driver: w.driver, after: w.watch.Overlay.AttachmentsOfDriver(driverName)}
 		l.published = csiclient.Published{"vol-1": on("id-1")}
 		w.watch.findClaimants(&l)
 		w.watch.findVolumes(t.Context(), &l, at)
@@ -114,7 +113,7 @@ func TestVolumeAttachmentAsksForWhatItMayHaveOrGetAttached(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, lister, tc.va, newVolume(), second, node("node-1", "id-1"), node("node-2", "id-2"), node("node-3", "old"))
-			l := listing{driver: lister, after: w.watch.Overlay.AttachmentsOfDriver(driverName), changed: func(attach.Target) bool { return false }}
+			l := listing{driver: lister, after: w.watch.Overlay.AttachmentsOfDriver(driverName)}
 			l.published = csiclient.Published{"vol-1": on("id-1", "id-2", "old"), "vol-2": on("old", "id-2", "id-1")}
 			w.watch.findClaimants(&l)
 			var got []string

@@ -100,7 +100,6 @@ type listing struct {
 	published csiclient.Published
 	before    map[string]*storagev1.VolumeAttachment // by name, those without work before the first page; compare takes out what has not changed
 	after     []*storagev1.VolumeAttachment
-	changed   func(attach.Target) bool
 	nodes     map[string][]string // names, by node ID
 	// claimed are the targets that a VolumeAttachment surely asks for, claimants the VolumeAttachments by the node IDs at which they may
 	// ask for a volume; "": at any.
@@ -123,9 +122,8 @@ func (w *Watch) Check(ctx context.Context) {
 			l.before[va.Name] = va
 		}
 	}
-	var end func()
-	l.changed, end = w.Table.Listing()
-	defer end()
+	w.Table.Listing(true)
+	defer w.Table.Listing(false)
 	bounded, cancel := context.WithTimeout(ctx, longestListing)
 	defer cancel()
 	var err error

@@ -14,7 +14,7 @@ type node struct {
 	parked    []*Item   // for a slot or a place, the first to go first
 	detached  int       // volumes that were detached from it
 	full      *fullNode // nil: the driver has refused no publish there
-	signalled bool      // an alarm has take look whether parked items may go
+	signalled bool      // an alarm has Start look whether parked items may go
 }
 
 // fullNode is what is known of a node on which the driver has refused a publish with ResourceExhausted. By the CSI
@@ -102,7 +102,7 @@ func (n *fullNode) tryAt(line []*Item) time.Time {
 	return n.until
 }
 
-// signalNode has take look whether items that wait at a node may go.
+// signalNode has Start look whether items that wait at a node may go.
 func (q *Queue) signalNode(n *node) {
 	if !n.signalled {
 		n.signalled = true

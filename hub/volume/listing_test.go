@@ -39,10 +39,9 @@ func TestListingIsOutOfDateWhereAnEntryWasOrIs(t *testing.T) {
 			table.Queue.SetLimits(queue.Limits{Workers: 2})
 			table.Queue.Open()
 			c.before(table)
-			worked, end := table.Listing()
-			defer end()
+			table.Listing(true)
 			c.during(table)
-			if got := worked(at); got != c.want {
+			if got := table.Touched(at); got != c.want {
 				t.Errorf("out of date: %v, want %v", got, c.want)
 			}
 		})

@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"iter"
 	"sync"
 	"time"
 
@@ -20,9 +19,8 @@ type Table struct {
 	mu          sync.Mutex                 // guards all that follows, and Queue
 	attachments map[string]*Attachment     // by name
 	dangling    map[attach.Target]*Unowned // unowned publications
-	swept       time.Time                  // when dropUnconfirmed ran last
 	closed      time.Time                  // when Close was called; zero: not yet
-	touched     map[attach.Target]bool     // see Listing; nil: there is none
+	touched     map[attach.Target]bool     // during a listing; nil: there is none
 	// released are the VolumeAttachments that this process has detached, and whose finalizer it has removed. The last state that
 	// the watch reports still has the finalizer, so that it looks like an object that vanished with its volume attached.
 	released map[types.UID]bool
@@ -63,7 +61,7 @@ func (b *beliefs) IsSingleNode(key queue.Key, handle string) bool {
 	return key.Kind == queue.ClaimKind && a != nil && a.Target.VolumeHandle == handle && a.Nodes == attach.SingleNode
 }
 
-// Touched implements queue.Beliefs: it notes targets while there is a Listing.
+// Touched implements queue.Beliefs: it notes targets during a listing.
 func (b *beliefs) Touched(target attach.Target) {
 	if b.touched != nil && target.VolumeHandle != "" {
 		b.touched[target] = true
@@ -81,52 +79,33 @@ func (b *beliefs) Ended(key queue.Key) bool {
 }
 
 // Secrets returns the secrets of all publications.
-func (t *Table) Secrets() []map[string]string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var all []map[string]string
-	for p := range t.publications() {
+func (t *Table) Secrets() (all []map[string]string) {
+	t.each(func(p *Publication) {
 		if p.Secrets != nil {
 			all = append(all, p.Secrets)
 		}
-	}
+	})
 	return all
 }
 
 // DropSecrets drops the secrets of all publications.
-func (t *Table) DropSecrets() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for p := range t.publications() {
-		p.Secrets = nil
-	}
-}
+func (t *Table) DropSecrets() { t.each(func(p *Publication) { p.Secrets = nil }) }
 
 // HasPublications reports whether a volume may be published, as far as this process knows from calls or from records.
-func (t *Table) HasPublications() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for p := range t.publications() {
-		if p.MayBePublished() {
-			return true
-		}
-	}
-	return false
+func (t *Table) HasPublications() (has bool) {
+	t.each(func(p *Publication) { has = has || p.MayBePublished() })
+	return has
 }
 
-// publications returns what is believed of each volume.
-func (t *Table) publications() iter.Seq[*Publication] {
-	return func(yield func(*Publication) bool) {
-		for _, a := range t.attachments {
-			if !yield(&a.Publication) {
-				return
-			}
-		}
-		for _, u := range t.dangling {
-			if !yield(&u.Publication) {
-				return
-			}
-		}
+// each calls do, under the mutex, with what is believed of each volume.
+func (t *Table) each(do func(*Publication)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, a := range t.attachments {
+		do(&a.Publication)
+	}
+	for _, u := range t.dangling {
+		do(&u.Publication)
 	}
 }
 

@@ -165,13 +165,10 @@ func (t *Table) UnownedFailed(target attach.Target, err error, now time.Time) (U
 	}
 	// The driver does not know the volume or the node: another try would fail too. InvalidArgument may be about missing
 	// secrets, and counts only if the Secret of the call is known.
-	switch definitive := code == codes.NotFound || code == codes.InvalidArgument && u.SecretKnown; {
-	case !definitive:
+	if u.refusals++; code != codes.NotFound && (code != codes.InvalidArgument || !u.SecretKnown) {
 		u.refusals = 0
-	case u.refusals == 0:
-		u.refusals, u.refused = 1, now
-	default:
-		u.refusals++
+	} else if u.refusals == 1 {
+		u.refused = now
 	}
 	return *u, true
 }
@@ -202,13 +199,9 @@ func (t *Table) UnownedWaits(target attach.Target, why error, now time.Time) tim
 
 // While another process has the lease, it may detach what is unowned here.
 
-const (
-	// unconfirmedFor is how long an unowned publication is kept that another process has to detach: longer than
-	// an outage of a storage system.
-	unconfirmedFor = 24 * time.Hour
-	// sweepEvery is the shortest time between two looks for such publications: each looks at all volumes.
-	sweepEvery = time.Minute
-)
+// unconfirmedFor is how long an unowned publication is kept that another process has to detach: longer than
+// an outage of a storage system.
+const unconfirmedFor = 24 * time.Hour
 
 // Close ends a term whose workers have ended.
 func (t *Table) Close() {
@@ -244,9 +237,7 @@ func (t *Table) Forget(now time.Time) {
 func (t *Table) ObserveDeletion(id Identity, last attach.Record, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if now.Sub(t.swept) >= sweepEvery {
-		t.dropUnconfirmed(now)
-	}
+	t.dropUnconfirmed(now)
 	if u := t.dangling[last.Target]; u != nil {
 		u.timesDisowned++
 	} else {
@@ -267,7 +258,6 @@ func (t *Table) ObserveDetach(target attach.Target, uid types.UID) {
 
 // dropUnconfirmed drops unowned publications that another process must have detached by now.
 func (t *Table) dropUnconfirmed(now time.Time) {
-	t.swept = now
 	for _, u := range t.dangling {
 		if !u.Unconfirmed.IsZero() && now.Sub(u.Unconfirmed) > unconfirmedFor {
 			t.resolve(u.Target)
@@ -290,22 +280,21 @@ func (t *Table) Confirm() {
 // absencesToEnd is the number of listings in a row that end an unowned publication.
 const absencesToEnd = 2
 
-// Listing notes from now on at which targets items begin and end, until end is called. worked reports whether
-// there was an item at a target since, or is an item or an unowned publication now: what a listing of the driver's
-// volumes says about the target may be out of date then. There is one Listing at a time.
-func (t *Table) Listing() (worked func(attach.Target) bool, end func()) {
-	set := func(touched map[attach.Target]bool) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.touched = touched
+// Listing begins or ends a listing of the driver's volumes. There is one at a time.
+func (t *Table) Listing(begins bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.touched = nil; begins {
+		t.touched = map[attach.Target]bool{}
 	}
-	set(map[attach.Target]bool{})
-	worked = func(target attach.Target) bool {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		return t.touched[target] || t.dangling[target] != nil || t.Queue.IsAtLocked(target)
-	}
-	return worked, func() { set(nil) }
+}
+
+// Touched reports whether there was an item at a target since the listing began, or is an item or an unowned publication
+// now: what the listing says about the target may be out of date then.
+func (t *Table) Touched(target attach.Target) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.touched[target] || t.dangling[target] != nil || t.Queue.IsAtLocked(target)
 }
 
 // Found makes a publication unowned that only the driver reports, and asks for its detach. No VolumeAttachment asks for
