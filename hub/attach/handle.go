@@ -37,7 +37,7 @@ func (f Inputs) attached() (string, *Source, error) {
 	case noted == "" && err != nil:
 		return "", nil, err
 	case noted == "":
-		if pv != nil && va.CreationTimestamp.Before(&pv.Created) && ofAnotherVolume(va, now.Handle) {
+		if pv != nil && va.CreationTimestamp.Before(&pv.Created) && OfAnotherVolume(va, now.Handle) {
 			return "", nil, fmt.Errorf("the handle of the attached volume is not known: persistentvolume %q %w with another one, %q, after the VolumeAttachment was created, and the VolumeAttachment notes none: "+
 				"write the handle of the attached volume into its annotation %s, or make sure that the volume is detached from node %q and remove the finalizer %s",
 				pv.Name, errVolumeRecreated, now.Handle, AnnotationVolumeHandle, va.Spec.NodeName, Finalizer(va.Spec.Attacher))
@@ -63,10 +63,10 @@ func (f Inputs) attachedAgain() (*Source, error) {
 		handle, VolumeName(f.VolumeAttachment), errVolumeRecreated, source.Handle)
 }
 
-// ofAnotherVolume reports whether the name of a VolumeAttachment proves that it is for another volume:
+// OfAnotherVolume reports whether the name of a VolumeAttachment proves that it is for another volume:
 // kube-controller-manager makes the name of the volume handle, the driver and the node
 // (getAttachmentName in pkg/volume/csi). Other names prove nothing.
-func ofAnotherVolume(va *storagev1.VolumeAttachment, volumeHandle string) bool {
+func OfAnotherVolume(va *storagev1.VolumeAttachment, volumeHandle string) bool {
 	sum, made := strings.CutPrefix(va.Name, "csi-")
 	if raw, err := hex.DecodeString(sum); !made || err != nil || len(raw) != sha256.Size {
 		return false
@@ -129,8 +129,3 @@ func (d Driver) HandleKey(handle string) string {
 
 // IsMigrated reports whether in-tree volumes are migrated to the driver.
 func (d Driver) IsMigrated() bool { return translator.IsMigratedCSIDriverByName(d.Name) }
-
-// MayBeOf reports whether a VolumeAttachment may be about a volume, as far as its name tells.
-func MayBeOf(va *storagev1.VolumeAttachment, volumeHandle string) bool {
-	return !ofAnotherVolume(va, volumeHandle)
-}

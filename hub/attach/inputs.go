@@ -49,7 +49,7 @@ type Inputs struct {
 	CSINode          *storagev1.CSINode // nil: not found
 	// Lost: the status says attached, and ListVolumes does not report the volume on the node.
 	Lost bool
-	// Unpublished: the status says attached, and ControllerUnpublishVolume has succeeded since the last publish.
+	// Unpublished: ControllerUnpublishVolume has succeeded since the last publish.
 	Unpublished bool
 	// Published is the record of a publish that has succeeded, and that the status does not have yet. Nil: there is none.
 	Published *Record
@@ -107,23 +107,28 @@ func (o Operation) LastError(va *storagev1.VolumeAttachment) *storagev1.VolumeEr
 	return nil
 }
 
-// RequiredOperation returns the operation that a VolumeAttachment requires. It needs no other object and is
-// cheap enough for every event.
+// RequiredOperation is Required by the object alone. It is cheap enough for every event.
 func (d Driver) RequiredOperation(va *storagev1.VolumeAttachment) Operation {
+	return d.Required(Inputs{VolumeAttachment: va})
+}
+
+// Required returns the operation that a VolumeAttachment requires, by the object and by what is believed of its volume.
+func (d Driver) Required(f Inputs) Operation {
+	va := f.VolumeAttachment
 	hasFinalizer := HasFinalizer(va.Finalizers, Finalizer(d.Name))
 	switch {
-	case va.DeletionTimestamp != nil && hasFinalizer:
-		return Detaching
-	case va.DeletionTimestamp != nil:
-		return Idle // detached before, or never attached
-	case d.NoAttach && hasFinalizer:
-		// Nobody else would detach it (kubernetes/kubernetes issue 129572).
-		return Detaching
-	case d.NoAttach:
+	// Detached before, or never attached, unless it has the finalizer or says otherwise. With attachRequired false nobody else
+	// would detach it (kubernetes/kubernetes issue 129572).
+	case va.DeletionTimestamp != nil || d.NoAttach:
+		if hasFinalizer || va.Status.Attached && f.Unpublished {
+			return Detaching
+		}
 		return Idle
-	case !va.Status.Attached:
+	case !va.Status.Attached, f.Lost, f.Unpublished:
 		return Attaching
-	case stripped(va, hasFinalizer) && d.Capabilities.PublishUnpublish:
+	// A client has removed the finalizer: the noted node ID is there, which attachers write together with the finalizer. Without
+	// the finalizer the object would disappear on deletion while its volume stays attached (kubernetes/kubernetes issue 116663).
+	case !hasFinalizer && va.Annotations[AnnotationNodeID] != "" && d.Capabilities.PublishUnpublish:
 		return Attaching
 	}
 	return Idle
@@ -139,26 +144,6 @@ func MayBeAttached(va *storagev1.VolumeAttachment) bool {
 // attachRequired was false for a while.
 func (d Driver) HasStaleError(va *storagev1.VolumeAttachment) bool {
 	return va.Status.DetachError != nil && va.Status.Attached && va.DeletionTimestamp == nil && !d.NoAttach
-}
-
-// Correction returns the operation that corrects a VolumeAttachment that requires none, but whose status says attached while the
-// volume is not.
-func (d Driver) Correction(va *storagev1.VolumeAttachment) Operation {
-	switch {
-	case !va.Status.Attached:
-		return Idle
-	case va.DeletionTimestamp != nil, d.NoAttach:
-		return Detaching
-	}
-	return Attaching
-}
-
-// stripped reports whether a client has removed the finalizer from an attached VolumeAttachment: the
-// noted node ID is there, which attachers write together with the finalizer. Without the finalizer the
-// object would disappear on deletion while its volume stays attached (kubernetes/kubernetes issue
-// 116663).
-func stripped(va *storagev1.VolumeAttachment, hasFinalizer bool) bool {
-	return !hasFinalizer && va.Status.Attached && va.Annotations[AnnotationNodeID] != ""
 }
 
 // Record describes a volume that is or may be published at a target. It is made from the call or
@@ -212,7 +197,7 @@ func (f Inputs) record() (Record, error) {
 	if err != nil || source == nil {
 		return Record{Target: Target{VolumeHandle: handle}}, err
 	}
-	return Record{Target: Target{VolumeHandle: handle}, SecretRef: source.SecretRef, SecretKnown: true, Nodes: source.Nodes}, nil
+	return source.Record(""), nil
 }
 
 // SurelyMultiNode reports whether the volume may be published at several nodes at once: its access

@@ -36,21 +36,13 @@ type Plan struct {
 // no operation. The error says what is missing or wrong in the objects.
 func (d Driver) Decide(f Inputs) (Plan, error) {
 	va := f.VolumeAttachment
-	switch d.RequiredOperation(va) {
-	case Attaching:
+	switch op := d.Required(f); {
+	case op == Attaching:
 		return d.decideAttach(f)
-	case Detaching:
+	case op == Detaching && !HasFinalizer(va.Finalizers, Finalizer(d.Name)): // the status alone says attached
+		return Plan{Operation: Detaching, StatusFirst: true}, nil
+	case op == Detaching:
 		return d.decideDetach(f)
-	}
-	switch d.Correction(va) {
-	case Attaching:
-		if f.Lost || f.Unpublished {
-			return d.decideAttach(f)
-		}
-	case Detaching:
-		if f.Unpublished {
-			return Plan{Operation: Detaching, StatusFirst: true}, nil
-		}
 	}
 	return Plan{}, nil
 }
@@ -67,44 +59,50 @@ func (d Driver) decideAttach(f Inputs) (Plan, error) {
 	}
 	if d.onlyMarks(f) {
 		plan.Record = *f.Published
-		plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), plan.Target)
-		if pv != nil && pv.Deleted == nil && pv.Handle == plan.Target.VolumeHandle {
-			plan.VolumeFinalizer = newPatch(pv.meta(), addFinalizer(pv.meta(), Finalizer(d.Name))...)
+		if pv != nil && (pv.Deleted != nil || pv.Handle != plan.Target.VolumeHandle) {
+			pv = nil
 		}
-		return plan, nil
+	} else {
+		var err error
+		if plan.Record, plan.Publish, err = d.publish(f); err != nil {
+			return Plan{}, err
+		}
 	}
-	sourceOf := f.source
-	if va.Status.Attached { // attached again: it must be the same volume
-		sourceOf = f.attachedAgain
-	}
-	source, err := sourceOf()
-	if err != nil {
-		return Plan{}, err
-	}
-	if pv != nil && pv.Deleted != nil {
-		return Plan{}, fmt.Errorf("persistentvolume %q %w", pv.Name, errVolumeBeingDeleted)
-	}
-	capability, err := d.capability(source)
-	if err != nil {
-		return Plan{}, err
-	}
-	nodeID, err := d.nodeID(f, false)
-	if err != nil {
-		return Plan{}, err
-	}
-	plan.Record = Record{Target: Target{VolumeHandle: source.Handle, NodeID: nodeID}, SecretRef: source.SecretRef, SecretKnown: true, Nodes: source.Nodes}
 	plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), plan.Target)
 	if pv != nil {
 		plan.VolumeFinalizer = newPatch(pv.meta(), addFinalizer(pv.meta(), Finalizer(d.Name))...)
 	}
-	plan.Publish = &csi.ControllerPublishVolumeRequest{
+	return plan, nil
+}
+
+// publish returns the call that attaches the volume, with its record.
+func (d Driver) publish(f Inputs) (r Record, call *csi.ControllerPublishVolumeRequest, err error) {
+	sourceOf, pv := f.source, f.PersistentVolume
+	if f.VolumeAttachment.Status.Attached { // attached again: it must be the same volume
+		sourceOf = f.attachedAgain
+	}
+	source, err := sourceOf()
+	if err != nil {
+		return r, nil, err
+	}
+	if pv != nil && pv.Deleted != nil {
+		return r, nil, fmt.Errorf("persistentvolume %q %w", pv.Name, errVolumeBeingDeleted)
+	}
+	capability, err := d.capability(source)
+	if err != nil {
+		return r, nil, err
+	}
+	nodeID, err := d.nodeID(f, false)
+	if err != nil {
+		return r, nil, err
+	}
+	return source.Record(nodeID), &csi.ControllerPublishVolumeRequest{
 		VolumeId:         source.Handle,
 		NodeId:           nodeID,
 		VolumeCapability: capability,
 		Readonly:         source.ReadOnly && d.Capabilities.PublishReadonly,
 		VolumeContext:    source.context(),
-	}
-	return plan, nil
+	}, nil
 }
 
 // onlyMarks reports whether a publish has succeeded where the VolumeAttachment notes, so that only the status is left to be
@@ -159,7 +157,7 @@ func (d Driver) ClaimsTarget(f Inputs, t Target) (may, surely bool) {
 	if id, ok := NodeID(f.CSINode, d.Name); ok && !stays && nodeID != t.NodeID {
 		nodeID = id
 	}
-	if handle == "" && ofAnotherVolume(f.VolumeAttachment, t.VolumeHandle) {
+	if handle == "" && OfAnotherVolume(f.VolumeAttachment, t.VolumeHandle) {
 		return false, false
 	}
 	may = (handle == "" || handle == t.VolumeHandle) && (nodeID == "" || nodeID == t.NodeID)

@@ -111,6 +111,11 @@ func sourceOf(spec *corev1.PersistentVolumeSpec) Source {
 	return s
 }
 
+// Record returns the record of the volume at a node ID.
+func (s *Source) Record(nodeID string) Record {
+	return Record{Target: Target{VolumeHandle: s.Handle, NodeID: nodeID}, SecretRef: s.SecretRef, SecretKnown: true, Nodes: s.Nodes}
+}
+
 // context returns the volume context, nil for none.
 func (s *Source) context() map[string]string {
 	if s.Attributes == nil {

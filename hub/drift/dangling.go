@@ -204,13 +204,12 @@ func (w *Watch) look(l *listing, at attach.Target) (d *dangling, why string) {
 		return nil, "the cache may lack VolumeAttachments that a former leader has worked for"
 	}
 	v := volumes[0]
-	d = &dangling{volume: v, nodes: nodes, record: attach.Record{Target: attach.Target{VolumeHandle: v.Handle, NodeID: at.NodeID},
-		SecretRef: v.SecretRef, SecretKnown: true, Nodes: v.Nodes}}
+	d = &dangling{volume: v, nodes: nodes, record: v.Record(at.NodeID)}
 	for _, va := range slices.Concat(l.claimants[at.NodeID], l.claimants[""]) {
 		noted, handle := attach.NotedTarget(va), w.Cluster.VolumeHandle(va)
 		// It may have been attached before its PersistentVolume was created again with another handle.
 		unknown := noted.VolumeHandle == "" && (va.Status.Attached || l.driver.RecordsCall(va)) &&
-			(l.driver.IsMigrated() || attach.MayBeOf(va, at.VolumeHandle))
+			(l.driver.IsMigrated() || !attach.OfAnotherVolume(va, at.VolumeHandle))
 		if unknown || attach.VolumeName(va) == v.Name || handle != "" && l.driver.ListedHandle(handle, at.NodeID) == at.VolumeHandle {
 			return nil, "VolumeAttachment " + va.Name + " may ask for it there"
 		}

@@ -176,15 +176,11 @@ func (t *Table) IsUnchanged(va *storagev1.VolumeAttachment) bool {
 
 // Required returns the operation that a VolumeAttachment requires, Idle if there is none, and its lane.
 func (t *Table) Required(d attach.Driver, va *storagev1.VolumeAttachment) (attach.Operation, queue.Lane) {
-	op, correction := d.RequiredOperation(va), d.Correction(va)
-	if op == attach.Idle && correction != attach.Idle {
-		believed := t.Look(va.Name, va.UID)
-		switch {
-		case correction == attach.Attaching && believed.Lost:
-			return attach.Attaching, queue.DriftLane
-		case believed.Belief == Unpublished: // a write was lost or came late, or another client has written it
-			op = correction
-		}
+	believed := t.Look(va.Name, va.UID)
+	// Unpublished, and the status says attached: a write was lost or came late, or another client has written it.
+	op := d.Required(attach.Inputs{VolumeAttachment: va, Lost: believed.Lost, Unpublished: believed.Belief == Unpublished})
+	if op == attach.Attaching && believed.Lost && d.RequiredOperation(va) == attach.Idle {
+		return op, queue.DriftLane
 	}
 	return op, queue.LaneOf(op)
 }
