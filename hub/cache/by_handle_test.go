@@ -13,6 +13,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 )
 
 const gcePD = "pd.csi.storage.gke.io"
@@ -28,7 +29,7 @@ func newCluster(t testing.TB, objects ...any) *cache.Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Put(objects...); err != nil {
+	if err := cachetest.Put(c, objects...); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -83,7 +84,7 @@ func TestVolumeAttachmentsOfAHandleAreFoundWhetherTheyNoteItOrNot(t *testing.T) 
 		attachmentOf("migrated", gcePD, "disk", ""),
 		inline)
 	last := c.Volume("gone")
-	if err := c.Remove(last); err != nil {
+	if err := cachetest.Remove(c, last); err != nil {
 		t.Fatal(err)
 	}
 	c.KeepDeleted(last)
@@ -106,7 +107,7 @@ func TestVolumeAttachmentsOfAHandleAreFoundWhetherTheyNoteItOrNot(t *testing.T) 
 
 func TestVolumeAttachmentThatNotesItsHandleLaterIsFoundByTheNewHandleOnly(t *testing.T) {
 	c := newCluster(t, csiVolume("pv", "h"), attachmentOf("va", "one", "pv", ""))
-	if err := c.Put(attachmentOf("va", "one", "pv", "noted")); err != nil {
+	if err := cachetest.Put(c, attachmentOf("va", "one", "pv", "noted")); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(c.AttachmentsOfHandle("one", "h")); got != nil {
@@ -149,7 +150,7 @@ func BenchmarkAttachmentsOfHandle(b *testing.B) {
 	c := newCluster(b)
 	for i := range 10_000 {
 		name := fmt.Sprint("pv-", i)
-		if err := c.Put(csiVolume(name, name), attachmentOf(name, "one", name, "")); err != nil {
+		if err := cachetest.Put(c, csiVolume(name, name), attachmentOf(name, "one", name, "")); err != nil {
 			b.Fatal(err)
 		}
 	}

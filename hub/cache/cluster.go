@@ -22,12 +22,10 @@ const stopTimeout = 5 * time.Second
 //
 // The objects that it returns belong to the caches and must not be changed.
 type Cluster struct {
-	kube        attach.Kube
-	attachments toolscache.SharedIndexInformer // *storagev1.VolumeAttachment
-	volumes     toolscache.SharedIndexInformer // *attach.Volume
-	nodes       toolscache.SharedIndexInformer // *storagev1.CSINode
-	drivers     toolscache.SharedIndexInformer // *storagev1.CSIDriver
-	running     sync.WaitGroup                 // the informers
+	Informers
+
+	kube    attach.Kube
+	running sync.WaitGroup // the informers
 
 	handlersSynced   []toolscache.InformerSynced // for each handler: whether it has handled every object of the first listing
 	driversForbidden atomic.Bool                 // the hub may not read CSIDriver objects
@@ -46,7 +44,7 @@ func New(kube attach.Kube) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.drivers.SetWatchErrorHandlerWithContext(c.handleDriverWatchError); err != nil {
+	if err := c.Drivers.SetWatchErrorHandlerWithContext(c.handleDriverWatchError); err != nil {
 		return nil, fmt.Errorf("set the handler of watch errors of CSIDriver objects: %w", err)
 	}
 	return c, nil
@@ -60,11 +58,11 @@ type Informers struct {
 
 // Over returns a Cluster over caches that the caller fills, without watches. Neither Listen nor Start may be called.
 func Over(kube attach.Kube, i Informers) (*Cluster, error) {
-	c := &Cluster{kube: kube, attachments: i.Attachments, volumes: i.Volumes, nodes: i.Nodes, drivers: i.Drivers}
-	if err := c.attachments.AddIndexers(attachmentIndexers()); err != nil {
+	c := &Cluster{kube: kube, Informers: i}
+	if err := c.Attachments.AddIndexers(attachmentIndexers()); err != nil {
 		return nil, fmt.Errorf("index VolumeAttachments: %w", err)
 	}
-	if err := c.volumes.AddIndexers(toolscache.Indexers{byReleasable: releasableIndex}); err != nil {
+	if err := c.Volumes.AddIndexers(toolscache.Indexers{byReleasable: releasableIndex}); err != nil {
 		return nil, fmt.Errorf("index PersistentVolumes: %w", err)
 	}
 	return c, nil
@@ -81,12 +79,12 @@ func (c *Cluster) Listen(h Handlers) error {
 	for _, add := range []struct {
 		informer toolscache.SharedIndexInformer
 		handler  toolscache.ResourceEventHandler
-	}{{c.attachments, h.Attachments}, {c.volumes, h.Volumes}, {c.nodes, h.Nodes}, {c.drivers, h.Drivers}} {
+	}{{c.Attachments, h.Attachments}, {c.Volumes, h.Volumes}, {c.Nodes, h.Nodes}, {c.Drivers, h.Drivers}} {
 		registration, err := add.informer.AddEventHandler(add.handler)
 		if err != nil {
 			return err
 		}
-		if add.informer == c.drivers {
+		if add.informer == c.Drivers {
 			c.handlersSynced = append(c.handlersSynced, func() bool { return registration.HasSynced() || c.driversForbidden.Load() })
 			continue
 		}
@@ -101,7 +99,7 @@ func (c *Cluster) Listen(h Handlers) error {
 // Start waits for CSINodes too: without them the first attaches would fail. It waits for the handlers so that a
 // driver that begins later gets no event of an object that it has found in the caches already.
 func (c *Cluster) Start(ctx context.Context) error {
-	for _, informer := range []toolscache.SharedIndexInformer{c.attachments, c.volumes, c.nodes, c.drivers} {
+	for _, informer := range []toolscache.SharedIndexInformer{c.Attachments, c.Volumes, c.Nodes, c.Drivers} {
 		c.running.Go(func() { informer.RunWithContext(ctx) })
 	}
 	if !toolscache.WaitForCacheSync(ctx.Done(), c.handlersSynced...) {

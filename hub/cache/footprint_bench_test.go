@@ -48,7 +48,7 @@ func footprint[T any, P interface {
 			if err := received.Unmarshal(text); err != nil {
 				b.Fatal(err)
 			}
-			if err := c.Put(received); err != nil {
+			if err := put(c, received); err != nil {
 				b.Fatal(err)
 			}
 		}

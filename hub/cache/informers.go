@@ -2,11 +2,9 @@ package cache
 
 import (
 	"context"
-	"fmt"
 	"hash/maphash"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +28,7 @@ const (
 // byReleasable is the index of PersistentVolumes by the finalizers that may have to be removed.
 const byReleasable = "releasable"
 
-// newInformer returns the cache of all objects of a resource, each as toCache returns it. It does not resync:
+// newInformer returns the cache of all objects of a resource, each as Kept returns it. It does not resync:
 // that would repeat every event for every driver, and after a broken watch the informer lists all objects
 // anyway.
 func newInformer(client rest.Interface, resource string, example runtime.Object) toolscache.SharedIndexInformer {
@@ -39,7 +37,7 @@ func newInformer(client rest.Interface, resource string, example runtime.Object)
 		requests.ListWithContextFunc = inPages(requests.ListWithContextFunc)
 	}
 	informer := toolscache.NewSharedIndexInformerWithOptions(requests, example, toolscache.SharedIndexInformerOptions{Indexers: toolscache.Indexers{}})
-	_ = informer.SetTransform(toCache) // fails only once the informer has started
+	_ = informer.SetTransform(Kept) // fails only once the informer has started
 	return informer
 }
 
@@ -118,45 +116,4 @@ func releasableIndex(obj any) ([]string, error) {
 		return v.Finalizers, nil
 	}
 	return nil, nil
-}
-
-// Put stores objects in the form in which the watch would, without an event. It trims the objects,
-// which belong to the Cluster from then on. It is for tests, of a Cluster that is not started.
-func (c *Cluster) Put(objects ...any) error {
-	for _, obj := range objects {
-		informer, err := c.informerOf(obj)
-		if err != nil {
-			return err
-		}
-		if obj, err = toCache(obj); err != nil {
-			return err
-		}
-		if err := informer.GetIndexer().Add(obj); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Remove removes an object from its cache, without an event. It is for tests, as Put is.
-func (c *Cluster) Remove(obj any) error {
-	informer, err := c.informerOf(obj)
-	if err != nil {
-		return err
-	}
-	return informer.GetIndexer().Delete(obj)
-}
-
-func (c *Cluster) informerOf(obj any) (toolscache.SharedIndexInformer, error) {
-	switch obj.(type) {
-	case *storagev1.VolumeAttachment:
-		return c.attachments, nil
-	case *corev1.PersistentVolume, *attach.Volume:
-		return c.volumes, nil
-	case *storagev1.CSINode:
-		return c.nodes, nil
-	case *storagev1.CSIDriver:
-		return c.drivers, nil
-	}
-	return nil, fmt.Errorf("there is no cache for %T", obj)
 }

@@ -41,7 +41,7 @@ func (c *Cluster) AttachmentsAtNodeID(nodeID string) []*storagev1.VolumeAttachme
 }
 
 func (c *Cluster) attachmentsBy(index, value string) []*storagev1.VolumeAttachment {
-	objs, _ := c.attachments.GetIndexer().ByIndex(index, value) // fails only for an unknown index
+	objs, _ := c.Attachments.GetIndexer().ByIndex(index, value) // fails only for an unknown index
 	return all[*storagev1.VolumeAttachment](objs)
 }
 
@@ -63,7 +63,7 @@ func (c *Cluster) VolumeHandle(va *storagev1.VolumeAttachment) string {
 
 // AllAttachments returns every VolumeAttachment.
 func (c *Cluster) AllAttachments() []*storagev1.VolumeAttachment {
-	return all[*storagev1.VolumeAttachment](c.attachments.GetStore().List())
+	return all[*storagev1.VolumeAttachment](c.Attachments.GetStore().List())
 }
 
 // all returns the objects of a cache by their type.
@@ -77,7 +77,7 @@ func all[T any](objs []any) []T {
 
 // AttachmentsVersion returns the resourceVersion up to which the cache has all VolumeAttachments.
 // ReadAttachmentsVersion returns the resourceVersion that the API server has.
-func (c *Cluster) AttachmentsVersion() string { return c.attachments.LastSyncResourceVersion() }
+func (c *Cluster) AttachmentsVersion() string { return c.Attachments.LastSyncResourceVersion() }
 
 // cached returns an object from its cache, the zero T if it is not there.
 func cached[T any](from toolscache.KeyGetter, name string) T {
@@ -88,7 +88,7 @@ func cached[T any](from toolscache.KeyGetter, name string) T {
 
 // Attachment returns a VolumeAttachment from the cache, nil if it is not there.
 func (c *Cluster) Attachment(name string) *storagev1.VolumeAttachment {
-	return cached[*storagev1.VolumeAttachment](c.attachments.GetStore(), name)
+	return cached[*storagev1.VolumeAttachment](c.Attachments.GetStore(), name)
 }
 
 // VolumeInUse reports whether a VolumeAttachment of any driver names a PersistentVolume.
@@ -98,7 +98,7 @@ func (c *Cluster) VolumeInUse(name string) bool {
 
 // Volume returns a PersistentVolume from the cache, nil if it is not there.
 func (c *Cluster) Volume(name string) *attach.Volume {
-	return cached[*attach.Volume](c.volumes.GetStore(), name)
+	return cached[*attach.Volume](c.Volumes.GetStore(), name)
 }
 
 // KeepDeleted keeps the last state of a PersistentVolume that is gone, if a VolumeAttachment names
@@ -129,7 +129,7 @@ func (c *Cluster) VolumeOrDeleted(name string) *attach.Volume {
 
 // AllVolumes returns every PersistentVolume.
 func (c *Cluster) AllVolumes() []*attach.Volume {
-	return all[*attach.Volume](c.volumes.GetStore().List())
+	return all[*attach.Volume](c.Volumes.GetStore().List())
 }
 
 // SecretsOfDriver returns the Secrets that calls for the volumes of a CSI driver need, each once, sorted.
@@ -153,7 +153,7 @@ func (c *Cluster) SecretsOfDriver(driver string) []corev1.SecretReference {
 // NodesOfDriver returns the names of the nodes for which a driver has registered a node ID, by node ID and in no order.
 func (c *Cluster) NodesOfDriver(driver string) map[string][]string {
 	nodes := map[string][]string{}
-	for _, obj := range c.nodes.GetStore().List() {
+	for _, obj := range c.Nodes.GetStore().List() {
 		node := obj.(*storagev1.CSINode)
 		if id, ok := attach.NodeID(node, driver); ok {
 			nodes[id] = append(nodes[id], node.Name)
@@ -164,27 +164,21 @@ func (c *Cluster) NodesOfDriver(driver string) map[string][]string {
 
 // ReleasableVolumes returns the PersistentVolumes that are Releasable by a driver and have its finalizer.
 func (c *Cluster) ReleasableVolumes(driver string) []*attach.Volume {
-	objs, _ := c.volumes.GetIndexer().ByIndex(byReleasable, attach.Finalizer(driver)) // fails only for an unknown index
+	objs, _ := c.Volumes.GetIndexer().ByIndex(byReleasable, attach.Finalizer(driver)) // fails only for an unknown index
 	return slices.DeleteFunc(all[*attach.Volume](objs), func(v *attach.Volume) bool { return !v.Releasable(driver) })
 }
 
 // CSINode returns a CSINode from the cache, nil if it is not there.
 func (c *Cluster) CSINode(name string) *storagev1.CSINode {
-	return cached[*storagev1.CSINode](c.nodes.GetStore(), name)
+	return cached[*storagev1.CSINode](c.Nodes.GetStore(), name)
 }
 
 // CSIDriver returns the CSIDriver object of a driver from the cache, nil if it is not there.
 func (c *Cluster) CSIDriver(driver string) *storagev1.CSIDriver {
-	return cached[*storagev1.CSIDriver](c.drivers.GetStore(), driver)
+	return cached[*storagev1.CSIDriver](c.Drivers.GetStore(), driver)
 }
 
-// AttachRequired returns attachRequired of a driver's CSIDriver object. It returns true if the object or the
-// field is missing.
-func (c *Cluster) AttachRequired(driver string) bool {
-	return AttachRequired(c.CSIDriver(driver))
-}
-
-// AttachRequired returns attachRequired of a CSIDriver object, which may be nil.
+// AttachRequired returns attachRequired of a CSIDriver object, true if the object or the field is missing.
 func AttachRequired(object *storagev1.CSIDriver) bool {
 	return object == nil || object.Spec.AttachRequired == nil || *object.Spec.AttachRequired
 }

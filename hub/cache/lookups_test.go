@@ -23,7 +23,7 @@ func TestVolumeAttachmentsAreFoundByDriverVolumeNodeAndNotedNodeID(t *testing.T)
 		}
 		return va
 	}
-	if err := c.Put(attachment("a", "one", "pv-1", "node-1", "id-1"), attachment("b", "one", "pv-2", "node-2", ""), attachment("c", "two", "", "node-1", "id-1")); err != nil {
+	if err := put(c, attachment("a", "one", "pv-1", "node-1", "id-1"), attachment("b", "one", "pv-2", "node-2", ""), attachment("c", "two", "", "node-1", "id-1")); err != nil {
 		t.Fatal(err)
 	}
 	for _, lookup := range []struct {
@@ -60,7 +60,7 @@ func TestVolumesThatShareAValueOfTheIndexAreToldApart(t *testing.T) {
 			other = name
 		}
 	}
-	if err := c.Put(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va"},
+	if err := put(c, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va"},
 		Spec: storagev1.VolumeAttachmentSpec{Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &one}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestLastStateOfADeletedVolumeIsKeptOnlyWhileAVolumeAttachmentNamesIt(t *tes
 	if pv := c.VolumeOrDeleted(name); pv != nil {
 		t.Errorf("%v is kept for nobody", pv)
 	}
-	if err := c.Put(va); err != nil {
+	if err := put(c, va); err != nil {
 		t.Fatal(err)
 	}
 	c.KeepDeleted(last)

@@ -44,7 +44,7 @@ func NewOverlay(logger klog.Logger, c *Cluster) *Overlay {
 		return toolscache.NewIntegerResourceVersionMutationCacheWithOptions(logger, cached,
 			toolscache.MutationCacheOptions{TTL: overlayTTL, MaxCacheSize: overlaySize})
 	}
-	return &Overlay{attachments: over(c.attachments.GetStore()), volumes: over(c.volumes.GetStore()),
+	return &Overlay{attachments: over(c.Attachments.GetStore()), volumes: over(c.Volumes.GetStore()),
 		cluster: c, deleted: map[types.UID]bool{}}
 }
 

@@ -36,13 +36,13 @@ func TestDeletionByAnOwnWriteIsRememberedUntilTheWatchReportsIt(t *testing.T) {
 			}
 			deleting := attachment("uid-1", "10")
 			deleting.DeletionTimestamp = &metav1.Time{}
-			if err := c.Put(deleting); err != nil {
+			if err := put(c, deleting); err != nil {
 				t.Fatal(err)
 			}
 			answer := deleting.DeepCopy()
 			answer.Finalizers = nil
 			reported := func() {
-				if err := c.Remove(deleting); err != nil {
+				if err := removeFrom(c, deleting); err != nil {
 					t.Fatal(err)
 				}
 				o.VolumeAttachmentDeleted(deleting)
@@ -57,7 +57,7 @@ func TestDeletionByAnOwnWriteIsRememberedUntilTheWatchReportsIt(t *testing.T) {
 				reported()
 				o.VolumeAttachmentWritten(answer)
 			}
-			if err := c.Put(attachment("uid-2", "20")); err != nil {
+			if err := put(c, attachment("uid-2", "20")); err != nil {
 				t.Fatal(err)
 			}
 			if va := o.Attachment("va"); va == nil || va.UID != "uid-2" {

@@ -13,7 +13,7 @@ const someDriver = "some.example.com"
 
 // stored returns a volume as its cache keeps it. The object stays the caller's own.
 func stored(pv *corev1.PersistentVolume) *attach.Volume {
-	obj, err := toCache(pv.DeepCopy())
+	obj, err := Kept(pv.DeepCopy())
 	if err != nil {
 		panic(err)
 	}
@@ -34,7 +34,7 @@ func volumeWithFinalizer(edits ...func(*corev1.PersistentVolume)) *corev1.Persis
 
 func TestCachedVolumeIsKeptAsItIsWhenItsInformerTrimsItAgain(t *testing.T) {
 	v := stored(volumeWithFinalizer())
-	again, err := toCache(v)
+	again, err := Kept(v)
 	if err != nil || again != any(v) {
 		t.Errorf("trimmed once more it is %v, %v", again, err)
 	}
@@ -63,7 +63,7 @@ func TestOnlyVolumesThatHaveToLoseTheFinalizerOfADriverAreReleasable(t *testing.
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := unwatched(t)
-			if err := c.Put(tc.pv); err != nil {
+			if err := put(c, tc.pv); err != nil {
 				t.Fatal(err)
 			}
 			if got := c.ReleasableVolumes(someDriver); len(got) > 0 != tc.want {

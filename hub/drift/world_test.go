@@ -17,6 +17,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -181,7 +182,7 @@ func (w *world) put(objects ...any) {
 		case *corev1.PersistentVolume:
 			obj = o.DeepCopy()
 		}
-		if err := w.watch.Cluster.Put(obj); err != nil {
+		if err := cachetest.Put(w.watch.Cluster, obj); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -189,7 +190,7 @@ func (w *world) put(objects ...any) {
 
 func (w *world) remove(obj any) {
 	w.t.Helper()
-	if err := w.watch.Cluster.Remove(obj); err != nil {
+	if err := cachetest.Remove(w.watch.Cluster, obj); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/reconcile"
@@ -68,10 +69,10 @@ func newHubCrowd(b *testing.B, size crowdSize) *hubCrowd {
 	for i := range size.drivers * size.volumes {
 		c.addVolume(i)
 	}
-	if err := c.cluster.Put(objects(c.attachments)...); err != nil {
+	if err := cachetest.Put(c.cluster, objects(c.attachments)...); err != nil {
 		b.Fatal(err)
 	}
-	if err := c.cluster.Put(objects(c.volumes)...); err != nil {
+	if err := cachetest.Put(c.cluster, objects(c.volumes)...); err != nil {
 		b.Fatal(err)
 	}
 	return c
@@ -176,10 +177,10 @@ func BenchmarkRouteEventThatAsksForWork(b *testing.B) {
 		c.drivers[0].driver.Queue.End(e, queue.Finished)
 		ran <- struct{}{}
 	})
-	if err := c.cluster.Put(after); err != nil {
+	if err := cachetest.Put(c.cluster, after); err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = c.cluster.Put(before) }()
+	defer func() { _ = cachetest.Put(c.cluster, before) }()
 	b.ReportAllocs()
 	for b.Loop() {
 		attachments.OnUpdate(before, after)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
 )
 
@@ -20,7 +21,7 @@ func BenchmarkEventInALargeCluster(b *testing.B) {
 	c := newHubCrowd(b, crowdSize{drivers: 10, volumes: 10_000, nodes: 5000})
 	handlers := c.options.Routes.Handlers()
 	for i := range c.size.nodes {
-		if err := c.cluster.Put(c.csiNode(i)); err != nil {
+		if err := cachetest.Put(c.cluster, c.csiNode(i)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -77,7 +78,7 @@ func (c *hubCrowd) csiNode(i int) *storagev1.CSINode {
 }
 
 func (c *hubCrowd) put(b *testing.B, obj any) {
-	if err := c.cluster.Put(obj); err != nil {
+	if err := cachetest.Put(c.cluster, obj); err != nil {
 		b.Fatal(err)
 	}
 }

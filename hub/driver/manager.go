@@ -183,7 +183,7 @@ func (m *Manager) readSecret(ctx context.Context, ref corev1.SecretReference) (*
 // the latest session, which may have ended.
 func (m *Manager) Decider() attach.Driver {
 	s := m.get()
-	d := attach.Driver{Name: m.name, DefaultFSType: s.spec.DefaultFSType, NoAttach: !m.options.Cluster.AttachRequired(m.name)}
+	d := attach.Driver{Name: m.name, DefaultFSType: s.spec.DefaultFSType, NoAttach: !cache.AttachRequired(m.options.Cluster.CSIDriver(m.name))}
 	if s.session != nil {
 		d.Capabilities = s.session.info.Capabilities
 	}

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
@@ -14,7 +15,7 @@ func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := routed(t)
 		l.connectTo(publishing{})
-		if err := l.driver.options.Cluster.Put(routedAttachment()); err != nil {
+		if err := cachetest.Put(l.driver.options.Cluster, routedAttachment()); err != nil {
 			t.Fatal(err)
 		}
 		l.driver.update(func(s *state) { s.leader = l })

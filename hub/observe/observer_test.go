@@ -12,6 +12,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/observe"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -27,7 +28,7 @@ func newObserver(t *testing.T) *observe.Observer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = cluster.Put(
+	err = cachetest.Put(cluster,
 		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{
 			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "handle"}}}},
@@ -90,9 +91,9 @@ func TestEachAttachAndEachDetachOfAVolumeAttachmentCountsOnce(t *testing.T) {
 			for _, va := range c.states {
 				var err error
 				if va != nil {
-					err = o.Cluster.Put(va)
+					err = cachetest.Put(o.Cluster, va)
 				} else {
-					err = o.Cluster.Remove(created("1"))
+					err = cachetest.Remove(o.Cluster, created("1"))
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -113,7 +114,7 @@ func TestAttachCountsOnceTheCachesHaveItsVolumeAndItsNode(t *testing.T) {
 	o := newObserver(t)
 	va, name, node := attached("1", "id"), "late", "late"
 	va.Spec.Source.PersistentVolumeName, va.Spec.NodeName = &name, node
-	if err := o.Cluster.Put(va); err != nil {
+	if err := cachetest.Put(o.Cluster, va); err != nil {
 		t.Fatal(err)
 	}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
@@ -125,7 +126,7 @@ func TestAttachCountsOnceTheCachesHaveItsVolumeAndItsNode(t *testing.T) {
 		if got := o.Report(); !reflect.DeepEqual(*got, status.Observed{Pending: 1}) {
 			t.Errorf("observed %+v before there is %T", got, late)
 		}
-		if err := o.Cluster.Put(late); err != nil {
+		if err := cachetest.Put(o.Cluster, late); err != nil {
 			t.Fatal(err)
 		}
 	}

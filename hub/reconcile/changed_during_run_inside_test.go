@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
 )
 
@@ -75,7 +76,7 @@ func TestPublishIsSentTheSecretThatItsRecordNames(t *testing.T) {
 			v := *x.Overlay.Volume(*x.get().Spec.Source.PersistentVolumeName)
 			v.SecretRef = &corev1.SecretReference{Namespace: "ns", Name: secret}
 			v.Finalizers = []string{x.finalizer}
-			if err := x.Cluster.Put(&v); err != nil {
+			if err := cachetest.Put(x.Cluster, &v); err != nil {
 				t.Fatal(err)
 			}
 		}

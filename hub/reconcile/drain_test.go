@@ -8,6 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -24,7 +25,7 @@ func TestWhatAnOwnerLeavesWhileTheDriverDrainsIsNotForgotten(t *testing.T) {
 			}
 		}}))
 		d.connectTo(session)
-		if err := d.Cluster.Put(owner); err != nil {
+		if err := cachetest.Put(d.Cluster, owner); err != nil {
 			t.Fatal(err)
 		}
 		d.Table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget}, false)

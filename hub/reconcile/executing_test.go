@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
@@ -80,7 +81,7 @@ func inExecution(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper, f
 		if _, err := x.kube.StorageV1().VolumeAttachments().Create(t.Context(), va, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.Cluster.Put(stored(pv)); err != nil {
+		if err := cachetest.Put(x.Cluster, stored(pv)); err != nil {
 			t.Fatal(err)
 		}
 		x.register("id")
@@ -96,7 +97,7 @@ func (x *executing) register(nodeID string) {
 	_ = x.kube.StorageV1().CSINodes().Delete(x.t.Context(), node.Name, metav1.DeleteOptions{})
 	node, err := x.kube.StorageV1().CSINodes().Create(x.t.Context(), node, metav1.CreateOptions{})
 	if err == nil {
-		err = x.Cluster.Put(node)
+		err = cachetest.Put(x.Cluster, node)
 	}
 	if err != nil {
 		x.t.Fatal(err)
@@ -116,7 +117,7 @@ func (x *executing) get() *storagev1.VolumeAttachment {
 func (x *executing) catchUpCache() {
 	x.t.Helper()
 	va := x.get()
-	if err := x.Cluster.Put(va); err != nil {
+	if err := cachetest.Put(x.Cluster, va); err != nil {
 		x.t.Fatal(err)
 	}
 	x.Overlay.VolumeAttachmentChanged(va)

@@ -145,7 +145,7 @@ func (h *exploredHost) options(writeLimit time.Duration) Options {
 		Metrics: exploredMetrics.Driver(exploredDriver), Redactor: &attach.Redactor{Publications: h.memory.Table.Secrets},
 		Settings: func() registry.Settings { return settings },
 		Decider: func() attach.Driver {
-			return attach.Driver{Name: exploredDriver, DefaultFSType: settings.DefaultFSType, NoAttach: !h.cluster.AttachRequired(exploredDriver), Capabilities: capabilitiesOf(h.session)}
+			return attach.Driver{Name: exploredDriver, DefaultFSType: settings.DefaultFSType, NoAttach: !cache.AttachRequired(h.cluster.CSIDriver(exploredDriver)), Capabilities: capabilitiesOf(h.session)}
 		},
 		Session:  func() Session { return h.session },
 		Away:     func() error { return nil },

@@ -8,6 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
@@ -29,7 +30,7 @@ func TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone(t *testing.
 		if err != nil {
 			x.t.Fatal(err)
 		}
-		if err := x.Cluster.Put(stored(pv)); err != nil {
+		if err := cachetest.Put(x.Cluster, stored(pv)); err != nil {
 			x.t.Fatal(err)
 		}
 		gone := routedAttachment(func(va *storagev1.VolumeAttachment) {

@@ -9,6 +9,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 )
 
 // The API server answers the write that ends an object with no newer resourceVersion. On
@@ -20,7 +21,7 @@ func TestVolumeAttachmentThatAWriteHasEndedIsGoneHoweverLateTheWatchIs(t *testin
 		now := metav1.Now()
 		va.DeletionTimestamp = &now
 	})
-	if err := d.Cluster.Put(deleting); err != nil {
+	if err := cachetest.Put(d.Cluster, deleting); err != nil {
 		t.Fatal(err)
 	}
 	if op, _ := d.wanted("va"); op != attach.Detaching {
@@ -38,13 +39,13 @@ func TestVolumeAttachmentThatAWriteHasEndedIsGoneHoweverLateTheWatchIs(t *testin
 	if op, _ := d.wanted("va"); op != attach.Idle || d.Overlay.Attachment("va") != nil {
 		t.Errorf("%s is wanted of what is gone", op)
 	}
-	if err := d.Cluster.Remove(deleting); err != nil {
+	if err := cachetest.Remove(d.Cluster, deleting); err != nil {
 		t.Fatal(err)
 	}
 	d.router.attachmentGone(deleting)
 	d.Overlay.VolumeAttachmentWritten(answer.DeepCopy()) // the watch may be quicker than the answer
 	next := routedAttachment(func(va *storagev1.VolumeAttachment) { va.UID, va.ResourceVersion = "uid-2", "20" })
-	if err := d.Cluster.Put(next); err != nil {
+	if err := cachetest.Put(d.Cluster, next); err != nil {
 		t.Fatal(err)
 	}
 	if va := d.Overlay.Attachment("va"); va == nil || va.UID != "uid-2" {
@@ -69,7 +70,7 @@ func TestWriteThatTookTheFinalizerIsForgottenWithItsEvent(t *testing.T) {
 			d.Overlay.PersistentVolumeWritten(stored(after))
 			event(d.router)
 			// The cache is still at the state before: what the overlay shows is what it has kept.
-			if err := d.Cluster.Put(stored(before)); err != nil {
+			if err := cachetest.Put(d.Cluster, stored(before)); err != nil {
 				t.Fatal(err)
 			}
 			if pv := d.Overlay.Volume("pv"); pv == nil || pv.ResourceVersion != "7" {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
@@ -150,7 +151,7 @@ func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThe
 				if va == nil {
 					continue
 				}
-				if err := d.Cluster.Put(va); err != nil {
+				if err := cachetest.Put(d.Cluster, va); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -201,7 +202,7 @@ func TestVolumeAttachmentOfAnUnknownVolumeIsAskedForOnlyWhereSomethingIsAttached
 	for op, want := range map[attach.Operation]volume.Ownership{attach.Attaching: volume.Unclear, attach.Detaching: volume.NoOwner} {
 		t.Run(op.String(), func(t *testing.T) {
 			d := routedOn(t, kubeOn(t, answers{"next": unknown}))
-			if err := d.Cluster.Put(unknown.DeepCopy()); err != nil {
+			if err := cachetest.Put(d.Cluster, unknown.DeepCopy()); err != nil {
 				t.Fatal(err)
 			}
 			claim := volume.IdentityOf(routedAttachment())

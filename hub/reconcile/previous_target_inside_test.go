@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
@@ -116,7 +117,7 @@ func TestWaitingForOtherCallsAtThePreviousTargetIsNoError(t *testing.T) {
 		d := routedOn(t, kubeOn(t, server))
 		d.connectTo(&unpublishing{})
 		deleted := func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
-		if err := d.Cluster.Put(node, routedAttachment(guardedAttachment, deleted), stored(guardedVolume())); err != nil {
+		if err := cachetest.Put(d.Cluster, node, routedAttachment(guardedAttachment, deleted), stored(guardedVolume())); err != nil {
 			t.Fatal(err)
 		}
 		d.Queue.Add(queue.ClaimKey("other"), queue.DetachLane, queue.Place{Target: attach.Target{VolumeHandle: "handle", NodeID: "id-other"}})

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
@@ -18,7 +19,7 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 	deleted := func(va *storagev1.VolumeAttachment) {
 		va.Name, va.UID, va.DeletionTimestamp = "deleted", "uid-2", &metav1.Time{Time: time.Now()}
 	}
-	if err := d.Cluster.Put(routedAttachment(), routedAttachment(guardedAttachment, deleted)); err != nil {
+	if err := cachetest.Put(d.Cluster, routedAttachment(), routedAttachment(guardedAttachment, deleted)); err != nil {
 		t.Fatal(err)
 	}
 	vanished := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.Name = "vanished" })

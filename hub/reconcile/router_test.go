@@ -17,6 +17,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
@@ -78,7 +79,7 @@ func (d *routedWorker) options(logger klog.Logger, kube attach.Kube, cluster *ca
 		Redactor: &attach.Redactor{Publications: memory.Table.Secrets},
 		Settings: func() registry.Settings { return d.settings },
 		Decider: func() attach.Driver {
-			return attach.Driver{Name: driver, NoAttach: !cluster.AttachRequired(driver), Capabilities: capabilitiesOf(d.session)}
+			return attach.Driver{Name: driver, NoAttach: !cache.AttachRequired(cluster.CSIDriver(driver)), Capabilities: capabilitiesOf(d.session)}
 		},
 		Session: func() Session { return d.session },
 		Away: func() error {
@@ -159,7 +160,7 @@ func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 		t.Fatalf("work out of nothing: %+v", all)
 	}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", DeletionTimestamp: &metav1.Time{}, Finalizers: []string{d.finalizer}}}
-	if err := d.Cluster.Put(stored(pv)); err != nil {
+	if err := cachetest.Put(d.Cluster, stored(pv)); err != nil {
 		t.Fatal(err)
 	}
 	// The object is of some time before: attached and guarded.
@@ -200,7 +201,7 @@ func TestOnlyWhatDecidesIsAReasonToLookAgain(t *testing.T) {
 			d.Table.Open(routedAttachment())
 			after := routedAttachment(tc.edit)
 			after.ResourceVersion = "11"
-			if err := d.Cluster.Put(after); err != nil {
+			if err := cachetest.Put(d.Cluster, after); err != nil {
 				t.Fatal(err)
 			}
 			d.router.attachmentChanged(nil, after)

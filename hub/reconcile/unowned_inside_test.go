@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -66,7 +67,7 @@ func TestUnownedPublicationIsDetachedIfItsOwnerVanishesWhileItIsRead(t *testing.
 			}
 		}}))
 		d.connectTo(session)
-		if err := d.Cluster.Put(owner); err != nil {
+		if err := cachetest.Put(d.Cluster, owner); err != nil {
 			t.Fatal(err)
 		}
 		d.Table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget}, false)

@@ -10,6 +10,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
@@ -86,7 +87,7 @@ func TestStandbyRemembersWhatWasAttachedByMistakeOnlyOfADriverThatIsCalled(t *te
 			} else {
 				d.connectTo(withoutCalls{})
 			}
-			if err := d.Cluster.Put(node, stored(guardedVolume())); err != nil {
+			if err := cachetest.Put(d.Cluster, node, stored(guardedVolume())); err != nil {
 				t.Fatal(err)
 			}
 			d.router.Close(d.Driver, d.Worker)
@@ -145,11 +146,11 @@ func TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
 			va := routedAttachment(guardedAttachment, bySidecar)
-			if err := d.Cluster.Put(va); err != nil {
+			if err := cachetest.Put(d.Cluster, va); err != nil {
 				t.Fatal(err)
 			}
 			d.router.volumeGone(stored(guardedVolume()))
-			if err := d.Cluster.Remove(va); err != nil {
+			if err := cachetest.Remove(d.Cluster, va); err != nil {
 				t.Fatal(err)
 			}
 			if !served {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -25,7 +26,7 @@ func standby(t testing.TB, vas ...*storagev1.VolumeAttachment) (*View, Driver) {
 		t.Fatal(err)
 	}
 	for _, va := range vas {
-		if err := cluster.Put(va); err != nil {
+		if err := cachetest.Put(cluster, va); err != nil {
 			t.Fatal(err)
 		}
 	}

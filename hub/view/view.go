@@ -223,7 +223,7 @@ func (v *View) driversByName() func(string) *Driver {
 	served, known := v.Served(), map[string]*Driver{}
 	return func(name string) *Driver {
 		if known[name] == nil {
-			d := Driver{Decider: attach.Driver{Name: name, NoAttach: !v.Cluster.AttachRequired(name)}}
+			d := Driver{Decider: attach.Driver{Name: name, NoAttach: !cache.AttachRequired(v.Cluster.CSIDriver(name))}}
 			if look := served[name]; look != nil {
 				d = look()
 			}
