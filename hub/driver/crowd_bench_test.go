@@ -211,7 +211,7 @@ func BenchmarkBackfill(b *testing.B) {
 	d := sharedCrowd().drivers[3]
 	b.ReportAllocs()
 	for b.Loop() {
-		d.work.Backfill()
+		d.work.LookAtAll()
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -134,8 +133,8 @@ func (m *Manager) observe(ctx context.Context) {
 	}
 	m.update(func(s *state) { s.observer = o })
 	defer m.update(func(s *state) { s.observer = nil })
-	m.options.Routes.Open(m.name, observing{o})
-	defer m.options.Routes.Close(m.name, observing{o})
+	m.options.Routes.Open(m.name, o)
+	defer m.options.Routes.Close(o)
 	o.LookAtAll()
 	for ctx.Err() == nil {
 		m.options.View.Ask(ctx, m.Look()) // the health of the driver needs the answers
@@ -145,18 +144,3 @@ func (m *Manager) observe(ctx context.Context) {
 
 // askEvery is the pause between two rounds of requests for the checklist of a driver that is observed.
 const askEvery = time.Minute
-
-// observing hands the events of a driver to its Observer.
-type observing struct{ *observe.Observer }
-
-// OnAttachment implements reconcile.Listener.
-func (o observing) OnAttachment(_, va *storagev1.VolumeAttachment) { o.Look(va.Name) }
-
-// OnAttachmentGone implements reconcile.Listener.
-func (o observing) OnAttachmentGone(va *storagev1.VolumeAttachment) { o.Look(va.Name) }
-
-// RetryNow implements reconcile.Listener.
-func (o observing) RetryNow(name string) { o.Look(name) }
-
-// LookAgain implements reconcile.Listener.
-func (o observing) LookAgain() { o.LookAtAll() }

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -34,8 +35,12 @@ type attachment struct {
 	judged bool          // its attach was counted
 }
 
-// Look compares a VolumeAttachment. It is called when the VolumeAttachment was added, has changed or is gone, or when an object that
-// it refers to has changed.
+// AttachmentChanged compares a VolumeAttachment that was added, where before is nil, has changed, or is gone, where now is nil.
+func (o *Observer) AttachmentChanged(before, now *storagev1.VolumeAttachment) {
+	o.Look(cmp.Or(now, before).Name)
+}
+
+// Look compares a VolumeAttachment. It is also called when an object that it refers to has changed.
 func (o *Observer) Look(name string) {
 	if decider, known := o.Decider(); known { // else LookAtAll follows when the driver is connected
 		o.compare(decider, name, o.Cluster.Attachment(name))

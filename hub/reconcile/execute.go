@@ -175,7 +175,7 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 	}
 	switch effect.Kind {
 	case volume.FindOwners:
-		o.Owner, err = l.ownersElsewhere(ctx, x.attachment.Identity, x.op, effect.Target)
+		o.Owner, err = l.owners(ctx, x.attachment.Identity, effect.Target, x.op == attach.Detaching)
 	case volume.ReadSecret:
 		x.secrets, err = a.Secrets(ctx, x.run.Plan.SecretRef)
 	case volume.AddFinalizers:

@@ -133,7 +133,7 @@ func (h *exploredHost) lead(in input) {
 	h.calls, h.cut = context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 	h.leader = New(h.options(limit), term)
 	h.routes.Open(exploredDriver, h.leader)
-	h.leader.Backfill()
+	h.leader.LookAtAll()
 	h.memory.Queue.Open()
 }
 
@@ -208,7 +208,7 @@ func (h *exploredHost) loseLease() {
 	l := h.leader
 	h.leader = nil
 	h.cut()
-	h.routes.Close(l.Driver, l)
+	h.routes.Close(l)
 	for waiting := h.box.requests(); len(waiting) > 0; waiting = h.box.requests() {
 		for _, q := range waiting {
 			h.box.take(q.String()).answered <- answer{err: context.Canceled}

@@ -237,7 +237,7 @@ func (h *exploredHost) appendKey(k *exploredKey) {
 	k.text = tablePlan.Append(k.text, h.memory.Table)
 	k.add(strconv.FormatBool(h.expired))
 	if h.leader != nil {
-		k.add("leads", strconv.FormatBool(h.leader.cacheIsNew.Load()))
+		k.add("leads")
 		k.version(attachments, itoa(h.term))
 		if v := h.leader.collection.Load(); v != nil {
 			k.add("collection")

@@ -58,9 +58,6 @@ func (l *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) {
 
 // refreshVolume reads a PersistentVolume again. If that fails, the watch will report its state.
 func (l *Worker) refreshVolume(ctx context.Context, name string) {
-	if name == "" {
-		return
-	}
 	if pv, err := l.Cluster.ReadVolume(ctx, name); err == nil && pv != nil {
 		l.Overlay.PersistentVolumeWritten(pv)
 	}

@@ -42,7 +42,7 @@ func TestVolumeAttachmentThatAWriteHasEndedIsGoneHoweverLateTheWatchIs(t *testin
 	if err := cachetest.Remove(d.Cluster, deleting); err != nil {
 		t.Fatal(err)
 	}
-	d.router.attachmentGone(deleting)
+	d.router.onAttachment(deleting, nil, false)
 	d.Overlay.VolumeAttachmentWritten(answer.DeepCopy()) // the watch may be quicker than the answer
 	next := routedAttachment(func(va *storagev1.VolumeAttachment) { va.UID, va.ResourceVersion = "uid-2", "20" })
 	if err := cachetest.Put(d.Cluster, next); err != nil {
@@ -59,8 +59,8 @@ func TestWriteThatTookTheFinalizerIsForgottenWithItsEvent(t *testing.T) {
 	after := guardedVolume(func(pv *corev1.PersistentVolume) { pv.ResourceVersion, pv.Finalizers = "8", nil })
 	last := guardedVolume(func(pv *corev1.PersistentVolume) { pv.ResourceVersion = "8" }) // as a deletion tells it
 	for name, event := range map[string]func(*Router){
-		"changed": func(r *Router) { r.volumeChanged(stored(before), stored(after)) },
-		"gone":    func(r *Router) { r.volumeGone(stored(last)) },
+		"changed": func(r *Router) { r.onVolume(stored(before), stored(after), false) },
+		"gone":    func(r *Router) { r.onVolume(stored(last), nil, false) },
 		"missed": func(r *Router) {
 			r.Handlers().Volumes.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "pv", Obj: stored(last)})
 		},

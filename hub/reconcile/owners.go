@@ -15,32 +15,19 @@ import (
 // readFor bounds the tries to read a VolumeAttachment from an API server that cannot answer.
 const readFor = 2 * time.Second
 
-// owners returns whether a VolumeAttachment other than the former owner owns a volume at a target. It also reads
+// owners returns whether a VolumeAttachment other than the former owner owns a volume at a target. It reads each candidate from
+// the API server: the cache may not show its creation or deletion yet. It also reads
 // a new VolumeAttachment with the name of the former owner: kube-controller-manager makes names of volume,
-// driver and node, so they are used again. It blocks until the API server has answered.
-func (l *Worker) owners(ctx context.Context, formerOwner volume.Identity, target attach.Target) (volume.Ownership, error) {
-	some := slices.Concat(l.Cluster.AttachmentsOnNode(formerOwner.Node), l.Cluster.AttachmentsOfHandle(l.Driver, target.VolumeHandle))
-	names := l.candidates(formerOwner, target, some)
-	if formerOwner.Name != "" { // else only the driver has reported the publication
+// driver and node, so they are used again. An error comes with Unclear. It blocks until the API server has answered.
+//
+// exists: the former owner's object still exists and is being detached, so no other object has its name. Then it reads only
+// VolumeAttachments that surely are about the volume. Otherwise a single
+// VolumeAttachment of an unknown volume would keep all volumes from being detached.
+func (l *Worker) owners(ctx context.Context, formerOwner volume.Identity, target attach.Target, exists bool) (volume.Ownership, error) {
+	names := l.candidates(formerOwner, target, exists)
+	if formerOwner.Name != "" && !exists { // else only the driver has reported the publication
 		names = slices.Insert(names, 0, formerOwner.Name)
 	}
-	return l.readOwners(ctx, formerOwner, target, names)
-}
-
-// ownersElsewhere returns whether a VolumeAttachment other than the claim's owns a volume at a target of the
-// claim, present or previous. If the claim is being detached, it reads only VolumeAttachments that surely are
-// about the volume: the claim's object still exists, so no other object has its name.
-func (l *Worker) ownersElsewhere(ctx context.Context, claim volume.Identity, op attach.Operation, target attach.Target) (volume.Ownership, error) {
-	if op == attach.Attaching {
-		return l.owners(ctx, claim, target)
-	}
-	return l.readOwners(ctx, claim, target, l.surelyOf(target, l.candidates(claim, target, nil)))
-}
-
-// readOwners returns whether one of some VolumeAttachments, other than the former owner, owns a volume at a
-// target. It reads each from the API server: the cache may not show its creation or deletion yet. An error comes
-// with Unclear. It blocks until the API server has answered.
-func (l *Worker) readOwners(ctx context.Context, formerOwner volume.Identity, target attach.Target, names []string) (volume.Ownership, error) {
 	found, failed := volume.NoOwner, error(nil)
 	for _, name := range names {
 		va, err := l.read(ctx, name)
@@ -95,41 +82,30 @@ func (l *Worker) read(ctx context.Context, name string) (*storagev1.VolumeAttach
 	}
 }
 
-// candidates returns the names of other VolumeAttachments that may own a volume at a target. It looks at some,
-// at those whose note has the node ID (another node may have it by now), and at those that name the same
-// PersistentVolume.
-func (l *Worker) candidates(formerOwner volume.Identity, target attach.Target, some []*storagev1.VolumeAttachment) []string {
-	decider := l.Decider()
+// candidates returns the names of other VolumeAttachments that may own a volume at a target. It looks at
+// those whose note has the node ID (another node may have it by now), at those that name the same
+// PersistentVolume and, unless they have to be surely about the volume, at those on the node and of the handle.
+func (l *Worker) candidates(formerOwner volume.Identity, target attach.Target, surely bool) []string {
+	some := slices.Concat(l.Cluster.AttachmentsAtNodeID(target.NodeID), l.Cluster.AttachmentsOfVolume(formerOwner.PersistentVolume))
+	if !surely {
+		some = slices.Concat(l.Cluster.AttachmentsOnNode(formerOwner.Node), l.Cluster.AttachmentsOfHandle(l.Driver, target.VolumeHandle), some)
+	}
 	var names []string
-	for _, va := range slices.Concat(some, l.Cluster.AttachmentsAtNodeID(target.NodeID), l.Cluster.AttachmentsOfVolume(formerOwner.PersistentVolume)) {
-		if va.Name == formerOwner.Name || va.Spec.Attacher != l.Driver || va.DeletionTimestamp != nil || slices.Contains(names, va.Name) {
-			continue
-		}
-		if noted := attach.NotedTarget(va).VolumeHandle; noted != "" && noted != target.VolumeHandle {
+	for _, va := range some {
+		if va.Name == formerOwner.Name || va.Spec.Attacher != l.Driver || slices.Contains(names, va.Name) {
 			continue
 		}
 		va = l.Overlay.Newest(va)
 		inputs := l.Overlay.Inputs(va)
-		if inputs.PersistentVolume == nil && !l.isTouched(va) && attach.VolumeName(va) != formerOwner.PersistentVolume {
-			continue // it waits for another PersistentVolume, and has no volume attached yet
-		}
-		if may, _ := decider.ClaimsTarget(inputs, target); may && va.DeletionTimestamp == nil {
+		may, _ := l.Decider().ClaimsTarget(inputs, target)
+		isTouched := va.Status.Attached || attach.HasFinalizer(va.Finalizers, l.finalizer) || va.Spec.Source.InlineVolumeSpec != nil
+		switch {
+		case !may, va.DeletionTimestamp != nil, surely && attach.HandleOf(inputs) != target.VolumeHandle:
+		case inputs.PersistentVolume == nil && !isTouched && attach.VolumeName(va) != formerOwner.PersistentVolume:
+			// It waits for another PersistentVolume, and has no volume attached yet.
+		default:
 			names = append(names, va.Name)
 		}
 	}
 	return names
-}
-
-// surelyOf returns the VolumeAttachments that surely are about the volume of a target. Otherwise a single
-// VolumeAttachment of an unknown volume would keep all volumes from being detached.
-func (l *Worker) surelyOf(target attach.Target, names []string) []string {
-	return slices.DeleteFunc(names, func(name string) bool {
-		va := l.Overlay.Attachment(name)
-		return va == nil || attach.HandleOf(l.Overlay.Inputs(va)) != target.VolumeHandle
-	})
-}
-
-// isTouched reports whether an attacher may have called the driver for a VolumeAttachment.
-func (l *Worker) isTouched(va *storagev1.VolumeAttachment) bool {
-	return va.Status.Attached || attach.HasFinalizer(va.Finalizers, l.finalizer) || va.Spec.Source.InlineVolumeSpec != nil
 }

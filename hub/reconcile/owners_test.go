@@ -174,7 +174,7 @@ func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThe
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, session, u := scene(t)
-				if got, err := d.owners(t.Context(), u.FormerOwner, u.Target); got != c.want || err != nil && got != volume.Unclear {
+				if got, err := d.owners(t.Context(), u.FormerOwner, u.Target, false); got != c.want || err != nil && got != volume.Unclear {
 					t.Errorf("ownership %d, %v, want %d", got, err, c.want)
 				}
 				calls, kept := 0, c.want == volume.Wanted || c.want == volume.Unclear
@@ -206,7 +206,7 @@ func TestVolumeAttachmentOfAnUnknownVolumeIsAskedForOnlyWhereSomethingIsAttached
 				t.Fatal(err)
 			}
 			claim := volume.IdentityOf(routedAttachment())
-			if got, err := d.ownersElsewhere(t.Context(), claim, op, routedTarget); got != want || err != nil {
+			if got, err := d.owners(t.Context(), claim, routedTarget, op == attach.Detaching); got != want || err != nil {
 				t.Errorf("ownership %d, %v, want %d", got, err, want)
 			}
 		})

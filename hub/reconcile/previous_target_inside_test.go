@@ -102,7 +102,7 @@ func TestPreviousTargetWhereTheVolumeIsNotedIsNotDetachedYet(t *testing.T) {
 			d.restore(claim, va)
 			d.moveOn(t, claim)
 			u, _ := d.Table.Unowned(routedTarget)
-			if got, err := d.owners(t.Context(), u.FormerOwner, u.Target); got != c.want || err != nil {
+			if got, err := d.owners(t.Context(), u.FormerOwner, u.Target, false); got != c.want || err != nil {
 				t.Errorf("ownership %d, %v, want %d", got, err, c.want)
 			}
 		})

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -27,15 +28,12 @@ type Router struct {
 
 // Listener takes the events of one driver. Its methods must not block.
 type Listener interface {
-	// OnAttachment takes a VolumeAttachment that was added, where before is nil, or has
-	// changed.
-	OnAttachment(before, va *storagev1.VolumeAttachment)
-	// OnAttachmentGone takes the last state of a VolumeAttachment that was deleted.
-	OnAttachmentGone(va *storagev1.VolumeAttachment)
-	// RetryNow is called when a change may help a VolumeAttachment.
-	RetryNow(name string)
-	// LookAgain is called when attachRequired of the driver has changed.
-	LookAgain()
+	// AttachmentChanged takes a VolumeAttachment that was added, where before is nil, has changed, or is gone, where now is nil.
+	AttachmentChanged(before, now *storagev1.VolumeAttachment)
+	// Look is called when a change may help a VolumeAttachment.
+	Look(name string)
+	// LookAtAll is called when attachRequired of the driver has changed.
+	LookAtAll()
 }
 
 // NewRouter returns a Router that hands events to nobody.
@@ -43,7 +41,7 @@ func NewRouter(cluster *cache.Cluster, elsewhere func(*storagev1.VolumeAttachmen
 	return &Router{cluster: cluster, elsewhere: elsewhere, listeners: map[string]Listener{}}
 }
 
-// Open hands the events of a driver to a listener until Close is called with that listener.
+// Open hands the events of a driver to a listener until Close is called.
 func (r *Router) Open(driver string, l Listener) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,14 +49,10 @@ func (r *Router) Open(driver string, l Listener) {
 }
 
 // Close hands no more events to a listener.
-func (r *Router) Close(driver string, l Listener) {
+func (r *Router) Close(l Listener) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, key := range []string{driver, attach.Finalizer(driver)} {
-		if r.listeners[key] == l {
-			delete(r.listeners, key)
-		}
-	}
+	maps.DeleteFunc(r.listeners, func(_ string, open Listener) bool { return open == l })
 }
 
 // listener returns the listener of a driver or finalizer, nil if there is none.
@@ -68,74 +62,60 @@ func (r *Router) listener(key string) Listener {
 	return r.listeners[key]
 }
 
-// owner returns the leader of the driver of a finalizer, nil if this process does not work for it.
-func (r *Router) owner(finalizer string) *Worker {
-	l, _ := r.listener(finalizer).(*Worker)
+// worker returns the Worker of a driver or finalizer, nil if this process does not work for the driver.
+func (r *Router) worker(key string) *Worker {
+	l, _ := r.listener(key).(*Worker)
 	return l
 }
 
 // Handlers returns the handlers of the caches' events. They only look up and enqueue: a slow handler would
 // delay every driver.
 func (r *Router) Handlers() cache.Handlers {
-	return cache.Handlers{
-		Attachments: typed(r.attachmentChanged, r.attachmentGone, r.attachmentMissed),
-		Volumes:     typed(r.volumeChanged, r.volumeGone, r.volumeGone),
-		Drivers:     typed(r.driverChanged, r.driverGone, r.driverGone),
-		Nodes:       typed(r.nodeChanged, func(*storagev1.CSINode) {}, func(*storagev1.CSINode) {}),
-	}
+	return cache.Handlers{Attachments: typed(r.onAttachment), Volumes: typed(r.onVolume), Drivers: typed(r.onDriver), Nodes: typed(r.onNode)}
 }
 
-// typed returns handlers of one type of objects. before is nil for an object that was added. missed takes the
-// last state in the cache of an object whose deletion the watch has missed. A panic is only logged: an
+// typed returns handlers of one type of objects. before is nil for an object that was added, and now for an object that is gone.
+// missed: the watch has missed the deletion, and before may not be the last state. A panic is only logged: an
 // object that causes one must not end the process, and with it the work for every driver.
-func typed[T any](changed func(before, now *T), gone, missed func(last *T)) toolscache.ResourceEventHandlerFuncs {
-	handle := func(obj any, f func(*T)) {
-		if object, ok := obj.(*T); ok {
-			panics.Contain(func(err error) { klog.Background().Error(err, "Panic while handling a watch event") }, func() { f(object) })
+func typed[T any](changed func(before, now *T, missed bool)) toolscache.ResourceEventHandlerFuncs {
+	handle := func(old, obj any, missed bool) {
+		before, _ := old.(*T)
+		if now, _ := obj.(*T); before != nil || now != nil {
+			panics.Contain(func(err error) { klog.Background().Error(err, "Panic while handling a watch event") }, func() { changed(before, now, missed) })
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { handle(obj, func(now *T) { changed(nil, now) }) },
-		UpdateFunc: func(old, obj any) {
-			before, _ := old.(*T)
-			handle(obj, func(now *T) { changed(before, now) })
-		},
+		AddFunc:    func(obj any) { handle(nil, obj, false) },
+		UpdateFunc: func(old, obj any) { handle(old, obj, false) },
 		DeleteFunc: func(obj any) {
-			if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-				handle(unknown.Obj, missed)
-			} else {
-				handle(obj, gone)
+			unknown, missed := obj.(toolscache.DeletedFinalStateUnknown)
+			if missed {
+				obj = unknown.Obj
 			}
+			handle(obj, nil, missed)
 		},
 	}
 }
 
-func (r *Router) attachmentChanged(before, va *storagev1.VolumeAttachment) {
-	if before != nil && before.UID != va.UID {
+func (r *Router) onAttachment(before, va *storagev1.VolumeAttachment, missed bool) {
+	if before != nil && va != nil && before.UID != va.UID {
 		// A relist reports neither the deletion of the old object nor the creation of the new object.
-		r.attachmentMissed(before)
+		r.onAttachment(before, nil, true)
 		before = nil
 	}
-	if l := r.listener(va.Spec.Attacher); l != nil {
-		l.OnAttachment(before, va)
+	l := r.listener(cmp.Or(va, before).Spec.Attacher)
+	if _, working := l.(*Worker); va == nil && !missed && !working {
+		r.elsewhere(before)
 	}
-}
-
-func (r *Router) attachmentGone(va *storagev1.VolumeAttachment) {
-	if _, working := r.listener(va.Spec.Attacher).(*Worker); !working {
-		r.elsewhere(va)
+	if l != nil {
+		l.AttachmentChanged(before, va)
 	}
-	r.attachmentMissed(va)
-}
-
-// attachmentMissed takes a state of a VolumeAttachment that is gone, which may not be the last state.
-func (r *Router) attachmentMissed(va *storagev1.VolumeAttachment) {
-	if l := r.listener(va.Spec.Attacher); l != nil {
-		l.OnAttachmentGone(va)
+	if va != nil {
+		return
 	}
 	// A finalizer of the PersistentVolume may have waited for this deletion, also a finalizer of another
 	// driver.
-	name := attach.VolumeName(va)
+	name := attach.VolumeName(before)
 	if v := r.cluster.Volume(name); v != nil {
 		r.offer(v, v.Finalizers)
 	} else if !r.cluster.VolumeInUse(name) {
@@ -143,18 +123,22 @@ func (r *Router) attachmentMissed(va *storagev1.VolumeAttachment) {
 	}
 }
 
-// offer hands a PersistentVolume to the leaders that own some finalizers.
+// offer hands a PersistentVolume to the Workers whose finalizers are among some.
 func (r *Router) offer(v *attach.Volume, finalizers []string) {
 	for _, finalizer := range finalizers {
-		if l := r.owner(finalizer); l != nil {
-			l.onVolume(v)
+		if w := r.worker(finalizer); w != nil {
+			w.volumeChanged(v)
 		}
 	}
 }
 
-// volumeChanged hands a PersistentVolume to the drivers whose finalizer it has, or had before. If it is new,
+// onVolume hands a PersistentVolume to the drivers whose finalizer it has, or had before. If it is new,
 // its VolumeAttachments are tried again at once: they may have failed because it was missing.
-func (r *Router) volumeChanged(before, v *attach.Volume) {
+func (r *Router) onVolume(before, v *attach.Volume, _ bool) {
+	if v == nil {
+		r.cluster.KeepDeleted(before)
+		v = before
+	}
 	if before != nil {
 		r.offer(v, slices.Compact(slices.Sorted(slices.Values(slices.Concat(v.Finalizers, before.Finalizers)))))
 		return
@@ -163,45 +147,37 @@ func (r *Router) volumeChanged(before, v *attach.Volume) {
 	r.cluster.DropDeleted(v.Name)
 	for _, va := range r.cluster.AttachmentsOfVolume(v.Name) {
 		if l := r.listener(va.Spec.Attacher); l != nil {
-			l.RetryNow(va.Name)
+			l.Look(va.Name)
 		}
 	}
 }
 
-func (r *Router) volumeGone(v *attach.Volume) {
-	r.cluster.KeepDeleted(v)
-	for _, finalizer := range v.Finalizers {
-		if l := r.owner(finalizer); l != nil {
-			l.Overlay.PersistentVolumeChanged(v) // forgets the write that took the finalizer
-		}
+// onDriver has a driver look at all its VolumeAttachments again if attachRequired has changed.
+func (r *Router) onDriver(before, now *storagev1.CSIDriver, _ bool) {
+	if l := r.listener(cmp.Or(now, before).Name); l != nil && cache.AttachRequired(before) != cache.AttachRequired(now) {
+		l.LookAtAll()
 	}
 }
 
-// driverChanged has a driver look at all its VolumeAttachments again if attachRequired has changed.
-func (r *Router) driverChanged(before, object *storagev1.CSIDriver) {
-	if l := r.listener(cmp.Or(object, before).Name); l != nil && cache.AttachRequired(before) != cache.AttachRequired(object) {
-		l.LookAgain()
+// onNode retries the VolumeAttachments at once that wait for their driver to register on a node, or for a place there.
+func (r *Router) onNode(before, node *storagev1.CSINode, _ bool) {
+	if node == nil {
+		return
 	}
-}
-
-func (r *Router) driverGone(last *storagev1.CSIDriver) { r.driverChanged(last, nil) }
-
-// nodeChanged retries the VolumeAttachments at once that wait for their driver to register on a node, or for a place
-// there.
-func (r *Router) nodeChanged(before, node *storagev1.CSINode) {
 	for _, registered := range node.Spec.Drivers {
-		id, ok := attach.NodeID(before, registered.Name)
-		ok = ok && id == registered.NodeID
-		if l := r.owner(registered.Name); l != nil && (!ok || attach.Allocatable(before, registered.Name) != attach.Allocatable(node, registered.Name)) {
-			l.Queue.NodeChanged(node.Name)
+		driver := registered.Name
+		id, ok := attach.NodeID(before, driver)
+		isNew := !ok || id != registered.NodeID
+		if w := r.worker(driver); w != nil && (isNew || attach.Allocatable(before, driver) != attach.Allocatable(node, driver)) {
+			w.Queue.NodeChanged(node.Name)
 		}
-		l := r.listener(registered.Name)
-		if ok || l == nil {
+		l := r.listener(driver)
+		if !isNew || l == nil {
 			continue
 		}
 		for _, va := range r.cluster.AttachmentsOnNode(node.Name) {
-			if va.Spec.Attacher == registered.Name {
-				l.RetryNow(va.Name)
+			if va.Spec.Attacher == driver {
+				l.Look(va.Name)
 			}
 		}
 	}

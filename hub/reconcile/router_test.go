@@ -204,7 +204,7 @@ func TestOnlyWhatDecidesIsAReasonToLookAgain(t *testing.T) {
 			if err := cachetest.Put(d.Cluster, after); err != nil {
 				t.Fatal(err)
 			}
-			d.router.attachmentChanged(nil, after)
+			d.router.onAttachment(nil, after, false)
 			if got := d.Queue.Has(queue.ClaimKey("va")); got != tc.want {
 				t.Errorf("looked at again: %v, want %v", got, tc.want)
 			}
@@ -228,12 +228,12 @@ func TestLateEventsOfWhatIsGoneCauseNoSecondDetach(t *testing.T) {
 		d.Table.Apply(c, &run, effect, volume.Outcome{Owner: volume.NoOwner})
 	}
 	d.Table.Saw(routedAttachment(func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = dying.DeletionTimestamp }))
-	d.router.attachmentChanged(nil, dying) // a handler that lags tells of an earlier state
+	d.router.onAttachment(nil, dying, false) // a handler that lags tells of an earlier state
 	if e := d.start(t); e != nil {
 		d.Table.Missing(e.Key.Name)
 		d.Queue.End(e, queue.Finished) // what its worker does: the cache has no such object
 	}
-	d.router.attachmentGone(dying)
+	d.router.onAttachment(dying, nil, false)
 	if left := d.Table.UnownedAll(); len(left) > 0 {
 		t.Errorf("the volume that was detached is taken for attached: %+v", left)
 	}

@@ -36,7 +36,7 @@ const staleCachePause = time.Second
 // resourceVersion of the collection once in a term. It does not use the resourceVersion of the Lease: if leases
 // are in an etcd of their own after all, a finalizer would be removed too early.
 func (l *Worker) knowsAll(ctx context.Context) (bool, error) {
-	if l.term.Continues() || l.cacheIsNew.Load() {
+	if l.term.Continues() {
 		return true, nil
 	}
 	began := l.collection.Load()
@@ -45,15 +45,11 @@ func (l *Worker) knowsAll(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		began = &version // the answer of another worker is as good
-		l.collection.CompareAndSwap(nil, began)
+		began = &version
+		l.collection.Store(began) // the answer of another worker is as good
 	}
 	order, err := resourceversion.CompareResourceVersion(l.Cluster.AttachmentsVersion(), *began)
-	if err != nil || order < 0 {
-		return false, err
-	}
-	l.cacheIsNew.Store(true)
-	return true, nil
+	return err == nil && order >= 0, err
 }
 
 // catchUp returns the present state of a VolumeAttachment, nil if it is gone. It reads the object from the API

@@ -85,7 +85,7 @@ func (e errKept) Error() string { return cmp.Or(string(e), "a VolumeAttachment h
 // whyKept returns nil if an unowned publication may be unpublished now: errKept, errOwnerUnclear or errInUse if not, another
 // error if that cannot be found out. It blocks until the API server has returned the possible owners and the node.
 func (l *Worker) whyKept(ctx context.Context, r round, u volume.Unowned) error {
-	owner, err := l.owners(ctx, u.FormerOwner, u.Target)
+	owner, err := l.owners(ctx, u.FormerOwner, u.Target, false)
 	switch {
 	case u.Listed && err == nil && owner != volume.NoOwner:
 		return errKept("a VolumeAttachment asks for it there by now")

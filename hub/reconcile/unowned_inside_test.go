@@ -63,7 +63,7 @@ func TestUnownedPublicationIsDetachedIfItsOwnerVanishesWhileItIsRead(t *testing.
 		d = routedOn(t, kubeOn(t, afterRead{api, func(name string) {
 			if api[name] == owner {
 				delete(api, name)
-				d.OnAttachmentGone(owner)
+				d.attachmentGone(owner)
 			}
 		}}))
 		d.connectTo(session)

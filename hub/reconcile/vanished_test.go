@@ -25,9 +25,11 @@ func unownedAt(t *volume.Table) map[attach.Target]string {
 }
 
 // onlooker takes the events of a driver that is only observed.
-type onlooker struct{ Listener }
+type onlooker struct{}
 
-func (onlooker) OnAttachmentGone(*storagev1.VolumeAttachment) {}
+func (onlooker) AttachmentChanged(_, _ *storagev1.VolumeAttachment) {}
+func (onlooker) Look(string)                                        {}
+func (onlooker) LookAtAll()                                         {}
 
 // Somebody else works for the driver, and may end before it sees what has vanished.
 func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *testing.T) {
@@ -55,7 +57,7 @@ func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *te
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
-			d.router.Close(d.Driver, d.Worker)
+			d.router.Close(d.Worker)
 			table := d.Table
 			if c.observed {
 				d.router.Open(routedDriver, onlooker{})
@@ -90,8 +92,8 @@ func TestStandbyRemembersWhatWasAttachedByMistakeOnlyOfADriverThatIsCalled(t *te
 			if err := cachetest.Put(d.Cluster, node, stored(guardedVolume())); err != nil {
 				t.Fatal(err)
 			}
-			d.router.Close(d.Driver, d.Worker)
-			d.router.attachmentGone(routedAttachment(func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }))
+			d.router.Close(d.Worker)
+			d.router.onAttachment(routedAttachment(func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }), nil, false)
 			if got := len(unownedAt(d.Table)) == 1; got != called {
 				t.Errorf("to be detached: %v, want %v", got, called)
 			}
@@ -125,7 +127,7 @@ func TestWhatTheLastStateTellsIsNotLostOnAClaimThatKnowsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
 			c.before(d)
-			d.router.attachmentGone(va)
+			d.router.onAttachment(va, nil, false)
 			if got := unownedAt(d.Table); !maps.Equal(got, c.want) {
 				t.Errorf("to be detached: %v, want %v", got, c.want)
 			}
@@ -133,7 +135,7 @@ func TestWhatTheLastStateTellsIsNotLostOnAClaimThatKnowsNothing(t *testing.T) {
 	}
 	d := routed(t)
 	other := d.Table.Open(routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.UID = "uid-2" }))
-	d.router.attachmentGone(va)
+	d.router.onAttachment(va, nil, false)
 	if p := other; p.MayBePublished() || len(d.Table.Attachments()) != 1 {
 		t.Errorf("what another of the name has published is taken for its own: %+v", p)
 	}
@@ -149,14 +151,14 @@ func TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach(t *testing.T) {
 			if err := cachetest.Put(d.Cluster, va); err != nil {
 				t.Fatal(err)
 			}
-			d.router.volumeGone(stored(guardedVolume()))
+			d.router.onVolume(stored(guardedVolume()), nil, false)
 			if err := cachetest.Remove(d.Cluster, va); err != nil {
 				t.Fatal(err)
 			}
 			if !served {
-				d.router.Close(d.Driver, d.Worker)
+				d.router.Close(d.Worker)
 			}
-			d.router.attachmentGone(va)
+			d.router.onAttachment(va, nil, false)
 			if got := unownedAt(d.Table); !maps.Equal(got, map[attach.Target]string{routedTarget: "uid-1"}) {
 				t.Errorf("to be detached: %v", got)
 			}

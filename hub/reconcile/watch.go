@@ -14,9 +14,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// Backfill adds items for all work that the caches show. The route must be open before, so that no change is
+// LookAtAll implements Listener: it adds items for all work that the caches show. The route must be open before, so that no change is
 // missed.
-func (l *Worker) Backfill() {
+func (l *Worker) LookAtAll() {
 	// Unowned publications come first: they go before an attach elsewhere.
 	l.findMissing()
 	l.confirm()
@@ -45,16 +45,14 @@ func (l *Worker) Resync() {
 // eachDue calls enqueue for each object in the caches that needs work. The VolumeAttachment that was asked for first comes first:
 // the attaches to a full node go in the order in which they are added.
 func (l *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.Lane, queue.Place)) {
-	due := slices.DeleteFunc(l.Overlay.AttachmentsOfDriver(l.Driver), func(va *storagev1.VolumeAttachment) bool {
-		op, _ := l.Table.Required(decider, va)
-		return op == attach.Idle && !decider.HasStaleError(va)
-	})
-	slices.SortStableFunc(due, func(a, b *storagev1.VolumeAttachment) int {
+	all := l.Overlay.AttachmentsOfDriver(l.Driver)
+	slices.SortStableFunc(all, func(a, b *storagev1.VolumeAttachment) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
-	for _, va := range due {
-		op, lane := l.Table.Required(decider, va)
-		enqueue(queue.ClaimKey(va.Name), lane, l.placeOf(va, op))
+	for _, va := range all {
+		if op, lane := l.Table.Required(decider, va); op != attach.Idle || decider.HasStaleError(va) {
+			enqueue(queue.ClaimKey(va.Name), lane, l.placeOf(va, op))
+		}
 	}
 	for _, pv := range l.Cluster.ReleasableVolumes(l.Driver) {
 		if !l.Cluster.VolumeInUse(pv.Name) {
@@ -117,19 +115,13 @@ func (l *Worker) findMissing() int {
 // objects may find another place.
 func (l *Worker) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) queue.Place {
 	noted := attach.NotedTarget(va)
-	p := queue.Place{Node: va.Spec.NodeName}
-	p.Target.VolumeHandle = noted.VolumeHandle
-	if name := attach.VolumeName(va); name == "" {
-		if handle := attach.HandleOf(attach.Inputs{VolumeAttachment: va}); handle != "" {
-			p.Target.VolumeHandle = handle
-		}
-	} else if v := l.Cluster.VolumeOrDeleted(name); v != nil {
-		if op == attach.Attaching || noted.VolumeHandle == "" {
+	p := queue.Place{Node: va.Spec.NodeName, Target: attach.Target{VolumeHandle: l.Cluster.VolumeHandle(va), NodeID: noted.NodeID}}
+	if v := l.Cluster.VolumeOrDeleted(attach.VolumeName(va)); v != nil {
+		if op == attach.Attaching {
 			p.Target.VolumeHandle = v.Handle
 		}
 		p.Shared = v.Nodes == attach.MultiNode && v.Handle == p.Target.VolumeHandle
 	}
-	p.Target.NodeID = noted.NodeID
 	if id, ok := attach.NodeID(l.Cluster.CSINode(va.Spec.NodeName), l.Driver); ok {
 		p.Target.NodeID = id
 	}
@@ -137,14 +129,15 @@ func (l *Worker) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) qu
 	return p
 }
 
-// LookAgain implements Listener.
-func (l *Worker) LookAgain() { l.Backfill() }
+// Look implements Listener.
+func (l *Worker) Look(name string) { l.Queue.RetryNow(queue.ClaimKey(name)) }
 
-// RetryNow implements Listener.
-func (l *Worker) RetryNow(name string) { l.Queue.RetryNow(queue.ClaimKey(name)) }
-
-// OnAttachment implements Listener.
-func (l *Worker) OnAttachment(before, va *storagev1.VolumeAttachment) {
+// AttachmentChanged implements Listener.
+func (l *Worker) AttachmentChanged(before, va *storagev1.VolumeAttachment) {
+	if va == nil {
+		l.attachmentGone(before)
+		return
+	}
 	l.checkWriter(before, va)
 	l.Overlay.VolumeAttachmentChanged(va)
 	decider := l.Decider()
@@ -161,8 +154,8 @@ func (l *Worker) OnAttachment(before, va *storagev1.VolumeAttachment) {
 	l.Queue.Add(queue.ClaimKey(va.Name), queue.LaneOf(op), l.placeOf(va, op))
 }
 
-// OnAttachmentGone implements Listener.
-func (l *Worker) OnAttachmentGone(va *storagev1.VolumeAttachment) {
+// attachmentGone takes the last state of a VolumeAttachment that was deleted.
+func (l *Worker) attachmentGone(va *storagev1.VolumeAttachment) {
 	l.Overlay.VolumeAttachmentDeleted(va)
 	var last *attach.Record
 	if !l.isFromBeforeTerm(va) || cutShort(va, l.finalizer) {
@@ -194,9 +187,9 @@ func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
 	return va.DeletionTimestamp == nil && (attach.HasFinalizer(va.Finalizers, finalizer) || va.Status.Attached)
 }
 
-// onVolume takes a PersistentVolume that has or had the driver's finalizer, when it was added or has
+// volumeChanged takes a PersistentVolume that has or had the driver's finalizer, when it was added or has
 // changed, or when a VolumeAttachment that named it is gone.
-func (l *Worker) onVolume(v *attach.Volume) {
+func (l *Worker) volumeChanged(v *attach.Volume) {
 	l.Overlay.PersistentVolumeChanged(v)
 	if attach.HasFinalizer(v.Finalizers, l.finalizer) && v.Releasable(l.Driver) {
 		l.Queue.Add(queue.FinalizerKey(v.Name), queue.FinalizerLane, queue.Place{})
