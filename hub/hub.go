@@ -57,7 +57,7 @@ func New(o Options) (*Hub, error) {
 		return nil, err
 	}
 	h := &Hub{options: o, drivers: map[string]*served{}}
-	h.options.Cluster, h.options.Routes, h.options.View = cluster, reconcile.NewRouter(cluster, h.observeDeletion), &h.View
+	h.options.Cluster, h.options.Routes, h.options.View = cluster, &reconcile.Router{Cluster: cluster, Elsewhere: h.observeDeletion}, &h.View
 	h.View = view.View{Cluster: cluster, Leases: o.Leases, LeaseOf: o.LeaseOf, Rights: o.Rights, Served: h.served}
 	return h, nil
 }

@@ -62,7 +62,7 @@ func newHubCrowd(b *testing.B, size crowdSize) *hubCrowd {
 	looks := map[string]func() view.Driver{}
 	c.View = view.View{Cluster: cluster, Served: func() map[string]func() view.Driver { return looks }}
 	c.options = &Options{Kube: kube, Metrics: c.metrics, Cluster: cluster, View: &c.View,
-		Routes: reconcile.NewRouter(cluster, func(*storagev1.VolumeAttachment) {})}
+		Routes: &reconcile.Router{Cluster: cluster, Elsewhere: func(*storagev1.VolumeAttachment) {}}}
 	for i := range size.drivers {
 		looks[fmt.Sprintf("driver-%d.csi.example.com", i)] = c.addDriver(fmt.Sprintf("driver-%d.csi.example.com", i)).Look
 	}

@@ -31,7 +31,7 @@ func managerOf(t testing.TB, spec registry.Driver, leaseDuration time.Duration) 
 	}
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
 	o := &Options{Kube: kube, LeaseDuration: leaseDuration, Metrics: status.NewMetrics(), Cluster: cluster,
-		Routes: reconcile.NewRouter(cluster, func(*storagev1.VolumeAttachment) {}), View: &view.View{Cluster: cluster}}
+		Routes: &reconcile.Router{Cluster: cluster, Elsewhere: func(*storagev1.VolumeAttachment) {}}, View: &view.View{Cluster: cluster}}
 	return New(o, logger, spec, reconcile.NewMemory(logger, spec.Name, cluster))
 }
 

@@ -134,7 +134,7 @@ func (m *Manager) observe(ctx context.Context) {
 	m.update(func(s *state) { s.observer = o })
 	defer m.update(func(s *state) { s.observer = nil })
 	m.options.Routes.Open(m.name, o)
-	defer m.options.Routes.Close(o)
+	defer m.options.Routes.Close(m.name, o)
 	o.LookAtAll()
 	for ctx.Err() == nil {
 		m.options.View.Ask(ctx, m.Look()) // the health of the driver needs the answers

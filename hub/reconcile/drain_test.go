@@ -31,7 +31,7 @@ func TestWhatAnOwnerLeavesWhileTheDriverDrainsIsNotForgotten(t *testing.T) {
 		d.Table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget}, false)
 		d.Table.Close()
 		u, _ := d.Table.Unowned(routedTarget)
-		d.detachNow(t.Context(), d.newRound(), u)
+		_ = d.detachUnowned(t.Context(), d.newRound(), u)
 		if _, unowned := d.Table.Unowned(routedTarget); session.calls == 0 && !unowned {
 			t.Error("published and forgotten")
 		}

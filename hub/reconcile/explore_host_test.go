@@ -110,11 +110,11 @@ func newExploredHost() *exploredHost {
 	}
 	h.cluster = cluster
 	h.memory = NewMemory(logr.Discard(), exploredDriver, cluster)
-	h.routes = NewRouter(cluster, func(va *storagev1.VolumeAttachment) {
+	h.routes = &Router{Cluster: cluster, Elsewhere: func(va *storagev1.VolumeAttachment) {
 		if va.Spec.Attacher == exploredDriver {
 			h.memory.ObserveDeletion(attach.Driver{Name: exploredDriver, Capabilities: capabilitiesOf(h.session)}, cluster.Inputs(va))
 		}
-	})
+	}}
 	return h
 }
 
@@ -208,7 +208,7 @@ func (h *exploredHost) loseLease() {
 	l := h.leader
 	h.leader = nil
 	h.cut()
-	h.routes.Close(l)
+	h.routes.Close(l.Driver, l)
 	for waiting := h.box.requests(); len(waiting) > 0; waiting = h.box.requests() {
 		for _, q := range waiting {
 			h.box.take(q.String()).answered <- answer{err: context.Canceled}

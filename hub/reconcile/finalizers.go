@@ -10,50 +10,42 @@ import (
 )
 
 // workOnFinalizer removes the driver's finalizer from a PersistentVolume that is being deleted or was migrated
-// back, once no VolumeAttachment names it and its volume cannot be published any more.
-func (l *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) {
-	name := e.Key.Name
+// back, once no VolumeAttachment names it and its volume cannot be published any more. It returns how the run ends.
+func (l *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) queue.End {
+	name, settings := e.Key.Name, l.Settings()
 	pv := l.Overlay.Volume(name)
-	var patch *attach.Patch
-	if pv != nil {
-		patch = l.Decider().ReleaseVolume(pv, l.Cluster.VolumeInUse(name))
+	if pv == nil {
+		return queue.Finished
 	}
+	patch := l.Decider().ReleaseVolume(pv, l.Cluster.VolumeInUse(name))
 	if patch == nil {
-		l.Queue.End(e, queue.Finished)
-		return
+		return queue.Finished
 	}
-	retry := l.Settings().Retry
-	var wait time.Duration // until the finalizer may go
-	var err error
-	switch claimed, published := l.Table.Withholds(name, pv.Handle, l.Settings().StuckAfter, time.Now()); {
+	switch claimed, published := l.Table.Withholds(name, pv.Handle, settings.StuckAfter, time.Now()); {
 	case claimed: // its VolumeAttachment has just been deleted, and a worker may still detach it
-		wait = retry.Initial
+		return queue.BackOff(queue.FinalizerLane, settings.Retry.Initial)
 	case published: // it must not be deleted before it is unpublished
-		wait = retry.Max
-	default:
-		var known bool
-		if known, err = l.knowsAll(ctx); err == nil && !known {
-			wait = staleCachePause
-		} else if err == nil {
-			err = l.attacher(e.Key).ReleaseVolume(ctx, patch)
-		}
+		return queue.BackOff(queue.FinalizerLane, settings.Retry.Max)
 	}
-	if errors.Is(err, attach.ErrStale) {
-		l.refreshVolume(ctx, name)
+	known, err := l.knowsAll(ctx)
+	if err == nil && !known {
+		return queue.BackOff(queue.FinalizerLane, staleCachePause)
+	}
+	if err == nil {
+		err = l.attacher(e.Key).ReleaseVolume(ctx, patch)
 	}
 	switch {
-	case wait > 0:
-		l.Queue.End(e, queue.BackOff(queue.FinalizerLane, wait))
+	case err == nil:
+		return queue.Finished
 	case isFenced(err):
-		l.Queue.End(e, queue.Postpone(e.Lane, fencePause))
-	case err != nil:
-		delay := backoff(retry, l.Queue.Failed(e, attach.Detaching, attach.Message(err), causeOf(err)), err, jitter)
-		l.Logger.V(2).Info("Failed to remove the finalizer from the PersistentVolume, will retry",
-			"persistentVolume", name, "volumeHandle", pv.Handle, "failures", e.Tries, "retryIn", delay, "err", err)
-		l.Queue.End(e, queue.BackOff(queue.FinalizerLane, delay))
-	default:
-		l.Queue.End(e, queue.Finished)
+		return queue.Postpone(e.Lane, fencePause)
+	case errors.Is(err, attach.ErrStale):
+		l.refreshVolume(ctx, name)
 	}
+	delay := backoff(settings.Retry, l.Queue.Failed(e, attach.Detaching, attach.Message(err), causeOf(err)), err, jitter)
+	l.Logger.V(2).Info("Failed to remove the finalizer from the PersistentVolume, will retry",
+		"persistentVolume", name, "volumeHandle", pv.Handle, "failures", e.Tries, "retryIn", delay, "err", err)
+	return queue.BackOff(queue.FinalizerLane, delay)
 }
 
 // refreshVolume reads a PersistentVolume again. If that fails, the watch will report its state.

@@ -38,13 +38,13 @@ func TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone(t *testing.
 		})
 		x.Table.Open(gone)
 		x.Queue.Add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
-		x.workOnFinalizer(x.t.Context(), x.start(x.t))
+		x.Work(x.t.Context(), x.start(x.t))
 		if _, err := volumes.Get(x.t.Context(), pv.Name, metav1.GetOptions{}); err != nil {
 			x.t.Fatalf("the PersistentVolume is gone while its volume may be being detached: %v", err)
 		}
 		x.Table.ReadGone(volume.IdentityOf(gone), false)
 		time.Sleep(x.Settings().Retry.Max)
-		x.workOnFinalizer(x.t.Context(), x.start(x.t))
+		x.Work(x.t.Context(), x.start(x.t))
 		if _, err := volumes.Get(x.t.Context(), pv.Name, metav1.GetOptions{}); err == nil {
 			x.t.Error("the PersistentVolume is there when the claim has ended")
 		}

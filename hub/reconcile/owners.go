@@ -35,30 +35,28 @@ func (l *Worker) owners(ctx context.Context, formerOwner volume.Identity, target
 			found, failed = max(found, volume.Unclear), fmt.Errorf("read volumeattachment %q: %w", name, err)
 			continue
 		}
-		if va != nil && va.UID == formerOwner.UID && va.DeletionTimestamp == nil && va.Status.Attached && attach.NotedTarget(va) == target {
-			// The former owner is attached there again, unless it is about to be attached elsewhere.
-			if attach.HasFinalizer(va.Finalizers, l.finalizer) && !slices.Contains(l.Table.Look(formerOwner.Name, formerOwner.UID).Disowned, target) {
-				l.Overlay.VolumeAttachmentWritten(va)
-				return volume.Owned, nil
-			}
-			found = max(found, volume.Unclear)
-		}
-		if va == nil || va.UID == formerOwner.UID || va.Spec.Attacher != l.Driver {
-			continue
-		}
-		if found = max(found, l.ownership(va, target)); found == volume.Owned {
+		if found = max(found, l.ownership(va, formerOwner, target)); found == volume.Owned {
+			l.Overlay.VolumeAttachmentWritten(va)
 			return found, nil
 		}
 	}
 	return found, failed
 }
 
-// ownership returns whether one VolumeAttachment owns the volume at a target.
-func (l *Worker) ownership(va *storagev1.VolumeAttachment, target attach.Target) volume.Ownership {
+// ownership returns whether one VolumeAttachment, nil if it is gone, owns the volume at a target. The former owner does if it is
+// attached there again, unless it is about to be attached elsewhere.
+func (l *Worker) ownership(va *storagev1.VolumeAttachment, formerOwner volume.Identity, target attach.Target) volume.Ownership {
+	if va == nil || va.DeletionTimestamp != nil || va.Spec.Attacher != l.Driver {
+		return volume.NoOwner
+	}
 	may, surely := l.Decider().ClaimsTarget(l.Overlay.Inputs(va), target)
+	if va.UID == formerOwner.UID {
+		may = va.Status.Attached && attach.NotedTarget(va) == target
+		surely = !slices.Contains(l.Table.Look(va.Name, va.UID).Disowned, target)
+	}
 	guarded := attach.HasFinalizer(va.Finalizers, l.finalizer)
 	switch {
-	case !may || va.DeletionTimestamp != nil:
+	case !may:
 		return volume.NoOwner
 	case surely && guarded:
 		return volume.Owned

@@ -181,7 +181,7 @@ func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThe
 				if c.want == volume.NoOwner {
 					calls = 1
 				}
-				d.detachNow(t.Context(), d.newRound(), u) // the driver is let go
+				_ = d.detachUnowned(t.Context(), d.newRound(), u) // the driver is let go
 				check(t, d, session, calls, kept)
 
 				d, session, _ = scene(t)

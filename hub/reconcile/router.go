@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 
@@ -18,12 +17,11 @@ import (
 // Router hands each event of the cluster to the driver that it concerns: a driver's queue never sees the
 // objects of another driver. It ignores objects of attachers that are not served here.
 type Router struct {
-	cluster *cache.Cluster
-	// elsewhere takes the last state of a VolumeAttachment of a driver that this process does not work for.
-	elsewhere func(*storagev1.VolumeAttachment)
+	Cluster *cache.Cluster
+	// Elsewhere takes the last state of a VolumeAttachment of a driver that this process does not work for.
+	Elsewhere func(*storagev1.VolumeAttachment)
 
-	mu        sync.RWMutex
-	listeners map[string]Listener // by CSI driver name, and by finalizer; guarded by mu
+	listeners sync.Map // of Listener, by CSI driver name, and by finalizer
 }
 
 // Listener takes the events of one driver. Its methods must not block.
@@ -36,36 +34,30 @@ type Listener interface {
 	LookAtAll()
 }
 
-// NewRouter returns a Router that hands events to nobody.
-func NewRouter(cluster *cache.Cluster, elsewhere func(*storagev1.VolumeAttachment)) *Router {
-	return &Router{cluster: cluster, elsewhere: elsewhere, listeners: map[string]Listener{}}
-}
-
-// Open hands the events of a driver to a listener until Close is called.
+// Open hands the events of a driver to a listener until Close is called with that listener.
 func (r *Router) Open(driver string, l Listener) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.listeners[driver], r.listeners[attach.Finalizer(driver)] = l, l
+	r.listeners.Store(driver, l)
+	r.listeners.Store(attach.Finalizer(driver), l)
 }
 
 // Close hands no more events to a listener.
-func (r *Router) Close(l Listener) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	maps.DeleteFunc(r.listeners, func(_ string, open Listener) bool { return open == l })
+func (r *Router) Close(driver string, l Listener) {
+	r.listeners.CompareAndDelete(driver, l)
+	r.listeners.CompareAndDelete(attach.Finalizer(driver), l)
 }
 
-// listener returns the listener of a driver or finalizer, nil if there is none.
-func (r *Router) listener(key string) Listener {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.listeners[key]
+// listener returns the listener of a driver, nil if there is none.
+func (r *Router) listener(driver string) Listener {
+	open, _ := r.listeners.Load(driver)
+	l, _ := open.(Listener)
+	return l
 }
 
 // worker returns the Worker of a driver or finalizer, nil if this process does not work for the driver.
 func (r *Router) worker(key string) *Worker {
-	l, _ := r.listener(key).(*Worker)
-	return l
+	open, _ := r.listeners.Load(key)
+	w, _ := open.(*Worker)
+	return w
 }
 
 // Handlers returns the handlers of the caches' events. They only look up and enqueue: a slow handler would
@@ -104,8 +96,8 @@ func (r *Router) onAttachment(before, va *storagev1.VolumeAttachment, missed boo
 		before = nil
 	}
 	l := r.listener(cmp.Or(va, before).Spec.Attacher)
-	if _, working := l.(*Worker); va == nil && !missed && !working {
-		r.elsewhere(before)
+	if va == nil && !missed && r.worker(before.Spec.Attacher) == nil {
+		r.Elsewhere(before)
 	}
 	if l != nil {
 		l.AttachmentChanged(before, va)
@@ -116,10 +108,10 @@ func (r *Router) onAttachment(before, va *storagev1.VolumeAttachment, missed boo
 	// A finalizer of the PersistentVolume may have waited for this deletion, also a finalizer of another
 	// driver.
 	name := attach.VolumeName(before)
-	if v := r.cluster.Volume(name); v != nil {
+	if v := r.Cluster.Volume(name); v != nil {
 		r.offer(v, v.Finalizers)
-	} else if !r.cluster.VolumeInUse(name) {
-		r.cluster.DropDeleted(name)
+	} else if !r.Cluster.VolumeInUse(name) {
+		r.Cluster.DropDeleted(name)
 	}
 }
 
@@ -136,7 +128,7 @@ func (r *Router) offer(v *attach.Volume, finalizers []string) {
 // its VolumeAttachments are tried again at once: they may have failed because it was missing.
 func (r *Router) onVolume(before, v *attach.Volume, _ bool) {
 	if v == nil {
-		r.cluster.KeepDeleted(before)
+		r.Cluster.KeepDeleted(before)
 		v = before
 	}
 	if before != nil {
@@ -144,8 +136,8 @@ func (r *Router) onVolume(before, v *attach.Volume, _ bool) {
 		return
 	}
 	r.offer(v, v.Finalizers)
-	r.cluster.DropDeleted(v.Name)
-	for _, va := range r.cluster.AttachmentsOfVolume(v.Name) {
+	r.Cluster.DropDeleted(v.Name)
+	for _, va := range r.Cluster.AttachmentsOfVolume(v.Name) {
 		if l := r.listener(va.Spec.Attacher); l != nil {
 			l.Look(va.Name)
 		}
@@ -171,12 +163,8 @@ func (r *Router) onNode(before, node *storagev1.CSINode, _ bool) {
 		if w := r.worker(driver); w != nil && (isNew || attach.Allocatable(before, driver) != attach.Allocatable(node, driver)) {
 			w.Queue.NodeChanged(node.Name)
 		}
-		l := r.listener(driver)
-		if !isNew || l == nil {
-			continue
-		}
-		for _, va := range r.cluster.AttachmentsOnNode(node.Name) {
-			if va.Spec.Attacher == driver {
+		for _, va := range r.Cluster.AttachmentsOnNode(node.Name) {
+			if l := r.listener(driver); isNew && l != nil && va.Spec.Attacher == driver {
 				l.Look(va.Name)
 			}
 		}

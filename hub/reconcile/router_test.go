@@ -62,11 +62,11 @@ func routedAs(t testing.TB, kube attach.Kube, driver string) *routedWorker {
 	d := &routedWorker{settings: registry.DefaultSettings()}
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
 	memory := NewMemory(logger, driver, cluster)
-	d.router = NewRouter(cluster, func(va *storagev1.VolumeAttachment) {
+	d.router = &Router{Cluster: cluster, Elsewhere: func(va *storagev1.VolumeAttachment) {
 		if va.Spec.Attacher == driver {
 			memory.ObserveDeletion(attach.Driver{Name: driver, Capabilities: capabilitiesOf(d.session)}, cluster.Inputs(va))
 		}
-	})
+	}}
 	d.Worker = New(d.options(logger, kube, cluster, memory, driver), lease.Always())
 	d.router.Open(driver, d.Worker)
 	return d

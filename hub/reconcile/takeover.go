@@ -19,11 +19,7 @@ import (
 // holder of the lease may have written a later state. It compares resourceVersions with the Lease, which costs
 // no request: both must be in one etcd.
 func (l *Worker) isFromBeforeTerm(va *storagev1.VolumeAttachment) bool {
-	began := l.term.ResourceVersion()
-	if began == "" {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(va.ResourceVersion, began)
+	order, err := resourceversion.CompareResourceVersion(va.ResourceVersion, l.term.ResourceVersion()) // an error if there is no Lease
 	return err == nil && order < 0
 }
 
@@ -90,13 +86,10 @@ func (l *Worker) readOthers(ctx context.Context, va *storagev1.VolumeAttachment)
 				l.Overlay.VolumeAttachmentWritten(now)
 			}
 		}
-		newest := l.Overlay.Attachment(other.Name)
-		if newest == nil {
-			continue
-		}
 		key := queue.ClaimKey(other.Name)
-		if op, lane := l.Table.Required(l.Decider(), newest); op == attach.Detaching {
-			if e, ok := l.Queue.Look(key); !ok || e.Lane != lane {
+		if newest := l.Overlay.Attachment(other.Name); newest != nil {
+			op, lane := l.Table.Required(l.Decider(), newest)
+			if e, ok := l.Queue.Look(key); op == attach.Detaching && (!ok || e.Lane != lane) {
 				l.Queue.Add(key, lane, l.placeOf(newest, op))
 			}
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 
@@ -32,6 +31,12 @@ var errCannotDetach = errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOL
 func (l *Worker) workOnUnowned(ctx context.Context, e *queue.Item) {
 	target := e.Key.Target
 	u, ok := l.Table.Unowned(target)
+	decider := l.Decider()
+	canDetach := decider.Capabilities.PublishUnpublish
+	if !canDetach && decider.NoAttach { // both the driver and its CSIDriver say that it attaches nothing
+		l.Table.Resolve(target)
+		ok = false
+	}
 	if !ok {
 		l.Queue.End(e, queue.Finished)
 		return
@@ -44,166 +49,116 @@ func (l *Worker) workOnUnowned(ctx context.Context, e *queue.Item) {
 			l.logLine(logger, true, "VolumeAttachment is gone while its volume is attached, detaching the volume")
 		}
 	}
-	if !l.canDetach(e, u) || !l.Queue.MayCall(e, queue.Place{Target: target, Node: u.FormerOwner.Node, Shared: l.isSurelyShared(u.FormerOwner, u.Record)}) {
-		return
+	err := errCannotDetach
+	if canDetach {
+		if !l.Queue.MayCall(e, queue.Place{Target: target, Node: u.FormerOwner.Node, Shared: l.isSurelyShared(u.FormerOwner, u.Record)}) {
+			return
+		}
+		r := l.newRound()
+		lately := round{nodes: r.nodes} // the nodes that were read lately and since the last try
+		since := slices.MaxFunc([]time.Time{u.Failed, time.Now().Add(-l.Settings().Retry.Max)}, time.Time.Compare)
+		lately.read = func(_ context.Context, name string) (*corev1.Node, error) { return l.nodes.Last(name, since), nil }
+		if err = nil; !u.Listed { // else detachUnowned asks for all reasons
+			err = l.checkUnowned(ctx, lately, u)
+		}
+		if err == nil {
+			err = l.detachUnowned(ctx, r, u)
+		}
 	}
-	var err error
-	if !u.Listed { // else whyKept asks for all reasons
-		err = l.wasInUse(u)
-	}
-	if err == nil {
-		err = l.whyKept(ctx, l.newRound(), u)
-	}
-	if err == nil {
-		err = l.unpublish(ctx, e.Key, u.Publication, target, nil)
-	}
-	l.endUnowned(ctx, e, u, err)
+	l.Queue.End(e, l.endOfUnowned(ctx, e, u, err))
 }
 
-// canDetach reports whether the driver can be asked to detach what it attached. If not, the run of the item has ended.
-func (l *Worker) canDetach(e *queue.Item, u volume.Unowned) bool {
-	decider := l.Decider()
-	switch {
-	case decider.Capabilities.PublishUnpublish:
-		return true
-	case decider.NoAttach: // both the driver and its CSIDriver say that it attaches nothing
-		l.Table.Resolve(u.Target)
-		l.Queue.End(e, queue.Finished)
-	default:
-		l.unownedFailed(u, errCannotDetach, time.Now())
-		l.Queue.End(e, queue.BackOff(queue.DetachLane, l.Settings().Retry.Max))
-	}
-	return false
-}
-
-// errKept ends an unowned publication without a call: why a volume that only the driver reports is not detached, or "" because a
-// VolumeAttachment has the volume at the target.
-type errKept string
-
-func (e errKept) Error() string { return cmp.Or(string(e), "a VolumeAttachment has the volume there") }
-
-// whyKept returns nil if an unowned publication may be unpublished now: errKept, errOwnerUnclear or errInUse if not, another
-// error if that cannot be found out. It blocks until the API server has returned the possible owners and the node.
-func (l *Worker) whyKept(ctx context.Context, r round, u volume.Unowned) error {
+// detachUnowned detaches an unowned publication and ends it, unless a VolumeAttachment has the volume at the target, or the driver
+// alone reports it and it is to stay: then it only ends it. It returns errOwnerUnclear or errInUse if the publication may not be
+// unpublished now, another error if it failed or that cannot be found out. It blocks until the API server has returned the possible
+// owners and the node, and the driver has answered.
+func (l *Worker) detachUnowned(ctx context.Context, r round, u volume.Unowned) error {
+	logger, kept := l.UnownedLogger(u), ""
 	owner, err := l.owners(ctx, u.FormerOwner, u.Target, false)
 	switch {
 	case u.Listed && err == nil && owner != volume.NoOwner:
-		return errKept("a VolumeAttachment asks for it there by now")
+		kept = "a VolumeAttachment asks for it there by now"
 	case owner == volume.Owned:
-		return errKept("")
+		l.Table.ResolveOwned(u)
+		return nil
 	case owner != volume.NoOwner && err != nil:
 		return fmt.Errorf("%w (%w)", errOwnerUnclear, err)
 	case owner != volume.NoOwner:
 		return errOwnerUnclear
 	case u.Listed:
-		if kept := l.Drift.WhyKeptNow(ctx, u.Target); kept != "" {
-			return errKept(kept)
-		}
+		kept = l.Drift.WhyKeptNow(ctx, u.Target)
+	default:
+		err = l.checkUnowned(ctx, r, u)
+	}
+	if kept != "" {
+		l.logLine(logger, true, "Not detaching the volume that the driver reports on this node", "reason", kept)
+		l.Table.ResolveOwned(u)
 		return nil
 	}
-	return l.checkUnowned(ctx, r, u)
-}
-
-// endUnowned ends the run of an item. err is why the volume was not detached, nil if it was.
-func (l *Worker) endUnowned(ctx context.Context, e *queue.Item, u volume.Unowned, err error) {
-	logger := klog.FromContext(ctx)
-	var kept errKept
-	end := queue.Finished
-	switch {
-	case err == nil:
+	if err == nil {
+		err = l.unpublish(ctx, u.Key(), u.Publication, u.Target, nil)
+	}
+	if err == nil {
 		l.logSucceeded(logger, attach.Detaching, u.Failures, u.Failures > 0, time.Since(u.Since))
 		l.Table.Detached(u.Target, u.FormerOwner.Node)
-	case errors.As(err, &kept):
-		if kept != "" {
-			l.logLine(logger, true, "Not detaching the volume that the driver reports on this node", "reason", kept)
-		}
-		l.Table.ResolveOwned(u)
+	}
+	return err
+}
+
+// endOfUnowned returns how the run of an item ends. err is why the volume was not detached, nil if it was or is to stay.
+// It ends the publication too if further tries are hopeless.
+func (l *Worker) endOfUnowned(ctx context.Context, e *queue.Item, u volume.Unowned, err error) queue.End {
+	logger, settings, now := klog.FromContext(ctx), l.Settings(), time.Now()
+	switch {
+	case err == nil:
+		return queue.Finished
 	case isFenced(err):
-		end = queue.Postpone(e.Lane, fencePause)
+		return queue.Postpone(e.Lane, fencePause)
 	case errors.Is(err, errOwnerUnclear):
 		logger.V(2).Info("Not detaching the volume yet: a VolumeAttachment may want it on this node", "err", err)
 		// The VolumeAttachment that wants the volume there may publish it, or be deleted. Until then an
 		// attach elsewhere waits too, but not for longer than retry.max.
-		end = queue.Postpone(e.Lane, ownerPause)
-		if most := l.Settings().Retry.Max; l.Table.UnownedWaits(u.Target, err, time.Now()) >= most {
-			end = queue.BackOff(queue.DetachLane, most)
+		if l.Table.UnownedWaits(u.Target, err, now) >= settings.Retry.Max {
+			return queue.BackOff(queue.DetachLane, settings.Retry.Max)
 		}
-	default:
-		if waitsForDriver(e, err) {
-			end = queue.Again(queue.DetachLane)
-			break
-		}
-		l.retryUnowned(ctx, e, u, err)
-		return
+		return queue.Postpone(e.Lane, ownerPause)
 	}
-	l.Queue.End(e, end)
-}
-
-// retryUnowned ends the run of an item whose detach failed. It ends the publication too if further tries are
-// hopeless.
-func (l *Worker) retryUnowned(ctx context.Context, e *queue.Item, u volume.Unowned, err error) {
-	now, settings := time.Now(), l.Settings()
-	u, ok := l.unownedFailed(u, err, now)
-	if !ok {
-		l.Queue.End(e, queue.Finished)
-		return
+	if waitsForDriver(e, err) {
+		return queue.Again(queue.DetachLane)
 	}
-	l.Queue.Failed(e, attach.Detaching, attach.Message(err), causeOf(err))
-	if u.Hopeless(settings.StuckAfter, l.sinceConnected(), now) {
-		l.logLine(klog.FromContext(ctx), true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
-		l.Warn(l.eventObject(u), detachGivenUp, fmt.Sprintf("gave up detaching volume %q from node ID %q after %d tries: the driver reports that it is not there: %s",
-			u.Target.VolumeHandle, u.Target.NodeID, u.Failures, u.Error))
-		l.Table.Resolve(u.Target)
-		l.Queue.End(e, queue.Finished)
-		return
-	}
-	delay := l.retryIn(e, attach.Detaching, u.Failures, err)
-	used := errors.As(err, &errInUse{})
-	if used {
-		delay = settings.Retry.Max - time.Duration(jitter()*float64(settings.Retry.Max)/5) // one read of the node then tells of all
-	}
-	l.logFailed(klog.FromContext(ctx), attach.Detaching, u.Failures, delay, err)
-	if used || attach.NotReady(err) { // the driver was not called: an attach elsewhere has to wait for this detach
-		l.Queue.End(e, queue.Postpone(queue.DetachLane, delay))
-		return
-	}
-	l.Queue.End(e, queue.BackOff(queue.DetachLane, delay))
-}
-
-// unownedFailed notes that the detach of an unowned publication has failed. It returns the present state of the
-// publication, and whether the publication still exists.
-func (l *Worker) unownedFailed(u volume.Unowned, err error, now time.Time) (volume.Unowned, bool) {
 	u, ok := l.Table.UnownedFailed(u.Target, err, now)
 	if !ok {
-		return u, false
+		return queue.Finished
 	}
-	l.Warn(l.eventObject(u), titleOf(attach.Detaching)+failedEvent, err.Error())
-	l.Failed(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.FormerOwner.Name, Text: u.Error, Cause: causeOf(err)}, now.Sub(u.Since))
-	return u, true
-}
-
-// eventObject returns the object for Events about an unowned publication: its former VolumeAttachment or, if there is none,
-// its PersistentVolume.
-func (l *Worker) eventObject(u volume.Unowned) runtime.Object {
-	if !u.Listed {
-		return formerObject(u.FormerOwner)
+	cause := causeOf(err)
+	var object runtime.Object = formerObject(u.FormerOwner)
+	if name := u.FormerOwner.PersistentVolume; u.Listed { // there is no former VolumeAttachment
+		object = cmp.Or(l.Overlay.Volume(name), &attach.Volume{Name: name}).Object()
 	}
-	if v := l.Overlay.Volume(u.FormerOwner.PersistentVolume); v != nil {
-		return v.Object()
+	l.Warn(object, titleOf(attach.Detaching)+failedEvent, err.Error())
+	l.Failed(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.FormerOwner.Name, Text: u.Error, Cause: cause}, now.Sub(u.Since))
+	l.Queue.Failed(e, attach.Detaching, attach.Message(err), cause)
+	if s := l.Session(); s != nil && u.Hopeless(settings.StuckAfter, s.Since(), now) {
+		l.logLine(logger, true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
+		l.Warn(object, detachGivenUp, fmt.Sprintf("gave up detaching volume %q from node ID %q after %d tries: the driver reports that it is not there: %s",
+			u.Target.VolumeHandle, u.Target.NodeID, u.Failures, u.Error))
+		l.Table.Resolve(u.Target)
+		return queue.Finished
 	}
-	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: u.FormerOwner.PersistentVolume}}
+	delay := l.retryIn(e, attach.Detaching, u.Failures, err)
+	used := errors.Is(err, errInUse)
+	if used || errors.Is(err, errCannotDetach) {
+		delay = settings.Retry.Max - time.Duration(jitter()*float64(settings.Retry.Max)/5) // one read of the node then tells of all
+	}
+	l.logFailed(logger, attach.Detaching, u.Failures, delay, err)
+	if used || attach.NotReady(err) { // the driver was not called: an attach elsewhere has to wait for this detach
+		return queue.Postpone(queue.DetachLane, delay)
+	}
+	return queue.BackOff(queue.DetachLane, delay)
 }
 
 // isSurelyShared reports whether a volume that was published for a VolumeAttachment is surely a multi-node
 // volume, now and as it was published. Its PersistentVolume may be gone.
 func (l *Worker) isSurelyShared(publishedFor volume.Identity, r attach.Record) bool {
 	return r.SurelyMultiNode(l.Overlay.VolumeOrDeleted(publishedFor.PersistentVolume))
-}
-
-// sinceConnected returns when the latest session began.
-func (l *Worker) sinceConnected() time.Time {
-	if s := l.Session(); s != nil {
-		return s.Since()
-	}
-	return time.Now()
 }

@@ -2,8 +2,9 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -32,19 +33,19 @@ func (l *Worker) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment
 }
 
 // errInUse means that a volume is not detached because the kubelet uses it.
-type errInUse struct{ node string }
-
-func (e errInUse) Error() string {
-	return fmt.Sprintf("no VolumeAttachment has the volume there, but it is in use on node %q: it stays attached until it is not", e.node)
-}
+var errInUse = errors.New("no VolumeAttachment has the volume there, but it is in use")
 
 // round is one round of looking at unowned publications.
 type round struct {
-	number uint64              // of drift.Nodes
-	nodes  map[string][]string // names, by the node ID that the driver has registered
+	nodes map[string][]string // names, by the node ID that the driver has registered
+	read  func(ctx context.Context, name string) (*corev1.Node, error)
 }
 
-func (l *Worker) newRound() round { return round{l.nodes.Round(), l.Cluster.NodesOfDriver(l.Driver)} }
+// newRound returns a round that reads each node at most once.
+func (l *Worker) newRound() round {
+	number := l.nodes.Round()
+	return round{l.Cluster.NodesOfDriver(l.Driver), func(ctx context.Context, name string) (*corev1.Node, error) { return l.nodes.Get(ctx, name, number) }}
+}
 
 // checkUnowned returns errInUse if an unowned publication is in use, another error if that cannot be found out. Its
 // VolumeAttachment may have been removed by force, or lost with a part of etcd, under a running Pod. What counts is the node that
@@ -57,36 +58,19 @@ func (l *Worker) checkUnowned(ctx context.Context, r round, u volume.Unowned) er
 		names = []string{former} // its node plugin restarts
 	}
 	for _, name := range names {
-		switch node, err := l.nodes.Get(ctx, name, r.number); {
+		switch node, err := r.read(ctx, name); {
 		case err != nil:
 			return fmt.Errorf("the API server did not say whether node %q uses the volume: %w", name, err)
 		case node != nil && isReady(node) && l.Decider().InUse(node, u.Target.VolumeHandle):
-			return errInUse{name}
+			return fmt.Errorf("%w on node %q: it stays attached until it is not", errInUse, name)
 		}
-	}
-	return nil
-}
-
-// wasInUse returns errInUse if the node of the former owner was read lately and since the last try, and used the volume.
-func (l *Worker) wasInUse(u volume.Unowned) error {
-	since := time.Now().Add(-l.Settings().Retry.Max)
-	if u.Failed.After(since) {
-		since = u.Failed
-	}
-	node := l.nodes.Last(u.FormerOwner.Node, since)
-	id, _ := attach.NodeID(l.Cluster.CSINode(u.FormerOwner.Node), l.Driver)
-	if node != nil && isReady(node) && id == u.Target.NodeID && l.Decider().InUse(node, u.Target.VolumeHandle) {
-		return errInUse{node.Name}
 	}
 	return nil
 }
 
 // isReady reports whether a node is ready, or has not said yet.
 func isReady(node *corev1.Node) bool {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return true
+	return !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+	})
 }

@@ -57,7 +57,7 @@ func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *te
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
-			d.router.Close(d.Worker)
+			d.router.Close(d.Driver, d.Worker)
 			table := d.Table
 			if c.observed {
 				d.router.Open(routedDriver, onlooker{})
@@ -92,7 +92,7 @@ func TestStandbyRemembersWhatWasAttachedByMistakeOnlyOfADriverThatIsCalled(t *te
 			if err := cachetest.Put(d.Cluster, node, stored(guardedVolume())); err != nil {
 				t.Fatal(err)
 			}
-			d.router.Close(d.Worker)
+			d.router.Close(d.Driver, d.Worker)
 			d.router.onAttachment(routedAttachment(func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }), nil, false)
 			if got := len(unownedAt(d.Table)) == 1; got != called {
 				t.Errorf("to be detached: %v, want %v", got, called)
@@ -156,7 +156,7 @@ func TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !served {
-				d.router.Close(d.Worker)
+				d.router.Close(d.Driver, d.Worker)
 			}
 			d.router.onAttachment(va, nil, false)
 			if got := unownedAt(d.Table); !maps.Equal(got, map[attach.Target]string{routedTarget: "uid-1"}) {

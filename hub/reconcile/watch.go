@@ -87,12 +87,10 @@ func (l *Worker) reportNoAttach(decider attach.Driver) {
 func (l *Worker) confirm() {
 	for _, u := range l.Table.UnownedAll() {
 		since := cmp.Or(u.Unconfirmed, u.Gap)
-		if since.IsZero() || u.Nodes != attach.SingleNode {
-			continue
-		}
+		others := !since.IsZero() && u.Nodes == attach.SingleNode // another process may have attached it elsewhere since
 		for _, va := range l.Cluster.AttachmentsOfHandle(l.Driver, u.Target.VolumeHandle) {
 			noted := attach.NotedTarget(va).NodeID // "": it is not sure that it is attached, nor where
-			if va.Status.Attached && va.CreationTimestamp.After(since) && noted != "" && noted != u.Target.NodeID {
+			if others && va.Status.Attached && va.CreationTimestamp.After(since) && noted != "" && noted != u.Target.NodeID {
 				l.Table.Resolve(u.Target)
 			}
 		}
@@ -104,7 +102,7 @@ func (l *Worker) confirm() {
 func (l *Worker) findMissing() int {
 	missing := 0
 	for _, c := range l.Table.Attachments() {
-		if l.Overlay.Attachment(c.Name) == nil && l.Table.ReadGone(c.Identity, false) {
+		if va := l.Overlay.Attachment(c.Name); (va == nil || va.UID != c.UID) && l.Table.ReadGone(c.Identity, false) {
 			missing++
 		}
 	}

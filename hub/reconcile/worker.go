@@ -32,7 +32,7 @@ func (l *Worker) Work(ctx context.Context, e *queue.Item) {
 	case queue.UnownedKind:
 		l.workOnUnowned(ctx, e)
 	case queue.FinalizerKind:
-		l.workOnFinalizer(ctx, e)
+		l.Queue.End(e, l.workOnFinalizer(ctx, e))
 	}
 }
 
