@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -29,21 +30,27 @@ func (l *Worker) DetachUnowned(ctx context.Context) {
 	for _, u := range l.Table.UnownedAll() {
 		byVolume[u.Target.VolumeHandle] = append(byVolume[u.Target.VolumeHandle], u)
 	}
-	r := l.newRound()
+	parallel, r := l.Settings().ParallelMultiNode, l.newRound()
 	var tasks []func()
-	for _, all := range byVolume { // of one volume one by one
-		tasks = append(tasks, func() {
-			for _, u := range all {
-				err := l.detachUnowned(ctx, r, u)
-				for isFenced(err) && ctx.Err() == nil {
-					sleep(ctx, fencePause)
-					err = l.detachUnowned(ctx, r, u)
+	for _, all := range byVolume {
+		oneByOne := len(all) // publications that one task detaches
+		if parallel && !slices.ContainsFunc(all, func(u volume.Unowned) bool { return !l.isSurelyShared(u.FormerOwner, u.Record) }) {
+			oneByOne = 1 // calls for a multi-node volume may run side by side
+		}
+		for some := range slices.Chunk(all, oneByOne) {
+			tasks = append(tasks, func() {
+				for _, u := range some {
+					err := l.detachUnowned(ctx, r, u)
+					for isFenced(err) && ctx.Err() == nil {
+						sleep(ctx, fencePause)
+						err = l.detachUnowned(ctx, r, u)
+					}
+					if err != nil {
+						l.logLine(l.UnownedLogger(u), true, "VolumeAttachment is gone and its volume may stay attached: not detached", "err", err)
+					}
 				}
-				if err != nil {
-					l.logLine(l.UnownedLogger(u), true, "VolumeAttachment is gone and its volume may stay attached: not detached", "err", err)
-				}
-			}
-		})
+			})
+		}
 	}
 	l.sideBySide(tasks)
 }
