@@ -101,7 +101,7 @@ func (l *lifecycle) run(ctx context.Context) error {
 		}
 	})
 	// Whatever happens: no goroutine of this term works on beside the next term.
-	panics.Contain(fail, func() { l.driver.options.Routes.Close(l.work) })
+	panics.Contain(fail, func() { l.driver.options.Routes.Close(l.driver.name, l.work) })
 	panics.Contain(fail, func() {
 		l.shut()
 		l.driver.update(func(s *state) { s.draining = "calls in flight may end" })
