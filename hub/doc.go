@@ -36,7 +36,7 @@
 //
 // # What no event leads to
 //
-// hub/reconcile/unowned.go detaches a volume that no VolumeAttachment owns any more, after hub/reconcile/owners.go has read who may own it,
+// hub/reconcile/dangling.go detaches a volume that no VolumeAttachment owns any more, after hub/reconcile/owners.go has read who may own it,
 // and hub/reconcile/unused.go whether its node uses it. hub/reconcile/drain.go does that at the end of a term. hub/reconcile/takeover.go says
 // what a new leader reads again. hub/reconcile/finalizers.go removes the finalizer from a PersistentVolume that is being deleted.
 // hub/reconcile/overdue.go reports what has had no success for long. hub/reconcile/watch.go:Resync finds work that events have missed.
@@ -46,7 +46,7 @@
 //	a VolumeAttachment is deleted while it is attached    hub/reconcile/execute.go:look: the run ends, and the item goes to the other lane
 //	one call for a volume at a time                       hub/queue/volume.go:next
 //	an attach waits for a detach elsewhere                hub/queue/volume.go:next; hub/queue/work.go:MayCall, right before the call
-//	a VolumeAttachment has vanished                       hub/reconcile/watch.go:attachmentGone; hub/volume/attachment.go:Gone; hub/reconcile/unowned.go
+//	a VolumeAttachment has vanished                       hub/reconcile/watch.go:attachmentGone; hub/volume/attachment.go:Gone; hub/reconcile/dangling.go
 //	`workers: 50` becomes a limit of the queue            registry/settings.go; hub/reconcile/reconciler.go:SetLimits; hub/queue/lanes.go:most
 //	a replica that was frozen neither calls nor writes    hub/lease/fence.go, hub/lease/term.go:Begin, hub/lease/term.go:Confirm; hub/reconcile/call.go:mayCall; hub/csiclient/sendguard.go
 //	who serves a driver                                   hub/driver/role.go:takeRole; hub/lease/candidate.go, hub/lease/decision.go

@@ -85,7 +85,7 @@ func (w *Watch) act(d *dangling, kept string) {
 	w.Metrics.Drift("unexpected", string(action))
 	w.Warn(d.volume.Object(), driftDetected, fmt.Sprintf("the driver reports volume %q on node %q (node ID %q), where no VolumeAttachment asks for it; %s",
 		d.volume.Handle, id.Node, d.record.Target.NodeID, end))
-	w.Log(w.UnownedLogger(volume.Unowned{Publication: volume.Publication{Record: d.record}, FormerOwner: id}), true,
+	w.Log(w.DanglingLogger(volume.Dangling{Publication: volume.Publication{Record: d.record}, FormerOwner: id}), true,
 		"The driver reports the volume on a node where no VolumeAttachment asks for it", "kind", "unexpected", "action", action, "kept", kept)
 	if kept == "" {
 		w.Table.Found(id, d.record)

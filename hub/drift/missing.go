@@ -19,7 +19,7 @@ import (
 func (w *Watch) compare(ctx context.Context, l listing) {
 	listings := map[types.UID]int{}
 	for _, va := range l.after {
-		before, working := l.before[va.Name], w.Table.Queue.Has(queue.ClaimKey(va.Name))
+		before, working := l.before[va.Name], w.Table.Queue.Has(queue.AttachmentKey(va.Name))
 		same := before != nil && before.UID == va.UID && before.ResourceVersion == va.ResourceVersion
 		if same {
 			delete(l.before, va.Name)
@@ -52,7 +52,7 @@ func (w *Watch) compare(ctx context.Context, l listing) {
 
 // repair reports a volume that two listings in a row do not have on its node, and has it attached again if drift.action says so.
 func (w *Watch) repair(va *storagev1.VolumeAttachment, isNew bool) {
-	action, key := w.Settings().Drift.Action, queue.ClaimKey(va.Name)
+	action, key := w.Settings().Drift.Action, queue.AttachmentKey(va.Name)
 	if isNew {
 		end := "attaching it again"
 		if action != registry.DriftReattach {
@@ -71,7 +71,7 @@ func (w *Watch) repair(va *storagev1.VolumeAttachment, isNew bool) {
 
 // endRepair ends the repair of a volume that another client or the storage system itself has attached again.
 func (w *Watch) endRepair(va *storagev1.VolumeAttachment) {
-	key := queue.ClaimKey(va.Name)
+	key := queue.AttachmentKey(va.Name)
 	if p, _ := w.Table.Queue.Look(key); p.State == queue.Running && p.Lane != queue.DetachLane {
 		return // its publish may be in flight: the status needs the new publish context
 	}

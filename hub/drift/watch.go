@@ -58,11 +58,11 @@ type Watch struct {
 	Metrics  *status.DriverMetrics
 	Warn     func(object runtime.Object, reason, message string) // records an Event
 
-	// Log logs a line with Logger, VolumeLogger or UnownedLogger, at a bounded rate if it is important.
-	Log           func(l klog.Logger, important bool, message string, keysAndValues ...any)
-	Logger        klog.Logger
-	VolumeLogger  func(*storagev1.VolumeAttachment) klog.Logger
-	UnownedLogger func(volume.Unowned) klog.Logger
+	// Log logs a line with Logger, VolumeLogger or DanglingLogger, at a bounded rate if it is important.
+	Log            func(l klog.Logger, important bool, message string, keysAndValues ...any)
+	Logger         klog.Logger
+	VolumeLogger   func(*storagev1.VolumeAttachment) klog.Logger
+	DanglingLogger func(volume.Dangling) klog.Logger
 
 	lag     float64 // of the first listing, in intervals: drivers do not list all at once
 	looked  bool    // there was a listing
@@ -118,7 +118,7 @@ func (w *Watch) Check(ctx context.Context) {
 		return
 	}
 	for _, va := range w.Overlay.AttachmentsOfDriver(l.driver.Name) {
-		if !w.Table.Queue.Has(queue.ClaimKey(va.Name)) {
+		if !w.Table.Queue.Has(queue.AttachmentKey(va.Name)) {
 			l.before[va.Name] = va
 		}
 	}
@@ -136,13 +136,13 @@ func (w *Watch) Check(ctx context.Context) {
 	}
 	w.failed, w.confirm = 0, false
 	l.driver, l.after = w.Decider(), w.Overlay.AttachmentsOfDriver(l.driver.Name)
-	w.endUnowned(l, began)
+	w.endDangling(l, began)
 	w.compare(ctx, l)
 	w.checkDangling(ctx, l)
 }
 
-// endUnowned ends the unowned publications that a listing does not show any more, and those that the hub must only report by now.
-func (w *Watch) endUnowned(l listing, began time.Time) {
+// endDangling ends the dangling publications that a listing does not show any more, and those that the hub must only report by now.
+func (w *Watch) endDangling(l listing, began time.Time) {
 	has := func(at attach.Target) (listed, there bool) {
 		nodes, listed := l.published[l.driver.ListedHandle(at.VolumeHandle, at.NodeID)]
 		return listed && !nodes.Unknown, nodes.Has(at.NodeID)
@@ -152,7 +152,7 @@ func (w *Watch) endUnowned(l listing, began time.Time) {
 		if u.Listed {
 			message = "ListVolumes no longer reports the volume on this node, not detaching it"
 		}
-		w.Log(w.UnownedLogger(u), true, message)
+		w.Log(w.DanglingLogger(u), true, message)
 	}
 	if w.Settings().Drift.Unexpected != registry.UnexpectedDetach {
 		w.Table.DropFound() // the next listings report them

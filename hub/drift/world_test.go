@@ -137,7 +137,7 @@ func newWorld(t *testing.T, driver attach.Driver, objects ...any) *world {
 		},
 		Metrics: status.NewMetrics().Driver(driverName), Warn: w.warn,
 		Log: func(klog.Logger, bool, string, ...any) {}, Logger: logger,
-		VolumeLogger: func(*storagev1.VolumeAttachment) klog.Logger { return logger }, UnownedLogger: func(volume.Unowned) klog.Logger { return logger },
+		VolumeLogger: func(*storagev1.VolumeAttachment) klog.Logger { return logger }, DanglingLogger: func(volume.Dangling) klog.Logger { return logger },
 	}
 	w.table.Queue.Begin()
 	w.put(objects...)
@@ -157,20 +157,20 @@ func (w *world) warn(object runtime.Object, _, message string) {
 // check compares, and ends the detaches that it asks for.
 func (w *world) check() {
 	w.watch.Check(w.t.Context())
-	for _, u := range w.table.UnownedAll() {
+	for _, u := range w.table.AllDangling() {
 		w.table.Resolve(u.Target)
 	}
 }
 
 // work begins work for va-1.
 func (w *world) work() {
-	w.table.Queue.Add(queue.ClaimKey("va-1"), queue.DriftLane, queue.Place{})
+	w.table.Queue.Add(queue.AttachmentKey("va-1"), queue.DriftLane, queue.Place{})
 }
 
 // rest ends all work.
 func (w *world) rest() { w.table.Queue.Begin() }
 
-func (w *world) isWorking() bool { return w.table.Queue.Has(queue.ClaimKey("va-1")) }
+func (w *world) isWorking() bool { return w.table.Queue.Has(queue.AttachmentKey("va-1")) }
 
 // put stores objects, of which the world keeps copies.
 func (w *world) put(objects ...any) {

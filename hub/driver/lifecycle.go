@@ -111,7 +111,7 @@ func (l *lifecycle) run(ctx context.Context) error {
 	loops.Wait()
 	l.workers.Wait()
 	panics.Contain(fail, l.driver.Table.Close)
-	panics.Contain(l.work.CannotDrain, func() { l.work.DetachUnowned(calls) })
+	panics.Contain(l.work.CannotDrain, func() { l.work.DetachDangling(calls) })
 	if err := panicked.Load(); err != nil {
 		return *err
 	}

@@ -35,7 +35,7 @@ func TestDriverOwesAnAnswerSinceTheFirstCallAfterItsLast(t *testing.T) {
 		at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
 		first, _ := newEndingSession(t)
 		second, endSecond := newEndingSession(t)
-		a, b := queue.ClaimKey("a"), queue.ClaimKey("b")
+		a, b := queue.AttachmentKey("a"), queue.AttachmentKey("b")
 		entries := map[queue.Key]bool{a: true, b: true}
 		has := func(key queue.Key) bool { return entries[key] }
 		call := func(s *liveSession, key queue.Key, seconds int) func() {
@@ -84,14 +84,14 @@ func TestHangingDriverIsLoggedOnceAMinute(t *testing.T) {
 		d.driver.update(func(s *state) { s.session = session })
 		calls := func(names ...string) (end func()) {
 			for _, name := range names {
-				d.driver.Queue.Add(queue.ClaimKey(name), queue.AttachLane, queue.Place{})
-				d.driver.Queue.SetCall(queue.ClaimKey(name), queue.Flight{Method: "ControllerPublishVolume", Since: time.Now(), VolumeAttachment: name})
-				session.CallBegins(queue.ClaimKey(name))
+				d.driver.Queue.Add(queue.AttachmentKey(name), queue.AttachLane, queue.Place{})
+				d.driver.Queue.SetCall(queue.AttachmentKey(name), queue.Flight{Method: "ControllerPublishVolume", Since: time.Now(), VolumeAttachment: name})
+				session.CallBegins(queue.AttachmentKey(name))
 				time.Sleep(time.Second)
 			}
 			return func() {
 				for _, name := range names {
-					d.driver.Queue.SetCall(queue.ClaimKey(name), queue.Flight{})
+					d.driver.Queue.SetCall(queue.AttachmentKey(name), queue.Flight{})
 				}
 				session.Answered()
 			}
@@ -123,7 +123,7 @@ func TestDriverThatAnswersNoCallIsLoggedAlthoughItsCallsEnd(t *testing.T) {
 		d.work.Logger = logger
 		session, _ := newEndingSession(t)
 		d.driver.update(func(s *state) { s.session = session })
-		key := queue.ClaimKey("silent")
+		key := queue.AttachmentKey("silent")
 		d.driver.Queue.Add(key, queue.AttachLane, queue.Place{})
 		for range 6 {
 			d.work.ReportOverdue(t.Context())

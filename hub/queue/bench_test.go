@@ -17,7 +17,7 @@ func fullQueue(node string, perNode int) *queue.Queue {
 	for i := range backlog {
 		p := only(fmt.Sprintf("volume-%d", i), "node")
 		p.Node = node
-		q.Add(queue.ClaimKey(fmt.Sprintf("waiting-%d", i)), queue.AttachLane, p)
+		q.Add(queue.AttachmentKey(fmt.Sprintf("waiting-%d", i)), queue.AttachLane, p)
 	}
 	return q
 }
@@ -31,7 +31,7 @@ func BenchmarkQueue(b *testing.B) {
 			for i := range backlog {
 				p := only(fmt.Sprintf("volume-%d", i), "node")
 				p.Node = "node"
-				places[queue.ClaimKey(fmt.Sprintf("waiting-%d", i))] = p
+				places[queue.AttachmentKey(fmt.Sprintf("waiting-%d", i))] = p
 			}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -96,7 +96,7 @@ func BenchmarkOneVolume(b *testing.B) {
 				for i := range n {
 					p := only("v", fmt.Sprintf("node-%d", i))
 					p.Shared = share
-					key := queue.ClaimKey(p.Target.NodeID)
+					key := queue.AttachmentKey(p.Target.NodeID)
 					places[key] = p
 					q.Add(key, queue.AttachLane, p)
 				}
@@ -118,8 +118,8 @@ func BenchmarkBlockedItemIsAskedForAgain(b *testing.B) {
 	q := open(10*backlog, 0, true)
 	for i := range backlog {
 		v := fmt.Sprintf("volume-%d", i)
-		q.Add(queue.ClaimKey("detach "+v), queue.DetachLane, only(v, "a"))
-		q.Add(queue.ClaimKey("attach "+v), queue.AttachLane, only(v, "b"))
+		q.Add(queue.AttachmentKey("detach "+v), queue.DetachLane, only(v, "a"))
+		q.Add(queue.AttachmentKey("attach "+v), queue.AttachLane, only(v, "b"))
 	}
 	for q.Take(time.Now()) != nil {
 	}
@@ -127,7 +127,7 @@ func BenchmarkBlockedItemIsAskedForAgain(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		v := fmt.Sprintf("volume-%d", i%backlog)
-		q.Add(queue.ClaimKey("attach "+v), queue.AttachLane, only(v, "b"))
+		q.Add(queue.AttachmentKey("attach "+v), queue.AttachLane, only(v, "b"))
 		i++
 	}
 }

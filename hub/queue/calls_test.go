@@ -168,12 +168,12 @@ func TestWhatHasToWaitForADetachDoesSoUnlessThatBacksOff(t *testing.T) {
 				q := open(10, 0, true)
 				detach := taken(t, q, "detach", queue.DetachLane, only("v", "a"))
 				c.delay(t, q, detach)
-				q.Add(queue.ClaimKey("attach"), queue.AttachLane, only("v", "b"))
+				q.Add(queue.AttachmentKey("attach"), queue.AttachLane, only("v", "b"))
 				got := look(t, q, "attach")
 				if waits := got.Wait == (queue.Wait{Kind: queue.WaitDetach, Detach: detach.Key}); waits != c.want {
 					t.Errorf("%+v; waits for the detach: %v, want %v", got, waits, c.want)
 				}
-				q.Add(queue.ClaimKey("attach"), queue.AttachLane, only("w", "b")) // it is another volume now
+				q.Add(queue.AttachmentKey("attach"), queue.AttachLane, only("w", "b")) // it is another volume now
 				if got := look(t, q, "attach"); got.State != queue.Ready || got.Wait.Kind != queue.WaitNothing && got.Wait.Kind != queue.WaitWorker {
 					t.Errorf("%+v, want it to wait for no other work", got)
 				}

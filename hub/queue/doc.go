@@ -1,6 +1,6 @@
 // Package queue decides which work of one driver starts, and when.
 //
-// A Queue has an Item for each VolumeAttachment that needs work, for each unowned publication, and for each finalizer of a
+// A Queue has an Item for each VolumeAttachment that needs work, for each dangling publication, and for each finalizer of a
 // PersistentVolume that may have to be removed. An item is in one of four states: Delayed, until a time; Parked, until
 // what it waits for has changed; Ready, in its lane; Running, with a worker. An event asks for it (Add), Run hands it to a
 // worker, the worker asks before each call (MayCall), and ends the run (End).

@@ -101,10 +101,10 @@ const (
 
 // Call is an item of a volume as a plain value.
 type Call struct {
-	Target                  attach.Target
-	Shared, Detach, Unowned bool
-	State                   CallState
-	Came, Served, Tried     uint64
+	Target                   attach.Target
+	Shared, Detach, Dangling bool
+	State                    CallState
+	Came, Served, Tried      uint64
 }
 
 // Verdict is what Next returns for a call. After is the index of the detach that goes first, for WaitDetach.
@@ -118,9 +118,9 @@ type Verdict struct {
 func Next(calls []Call, parallel bool) []Verdict {
 	var items []*Item
 	for i, c := range calls {
-		e := &Item{Key: ClaimKey(strconv.Itoa(i)), place: Place{Target: c.Target, Shared: c.Shared}, came: c.Came, served: c.Served, tried: c.Tried}
-		if c.Unowned {
-			e.Key.Kind = UnownedKind
+		e := &Item{Key: AttachmentKey(strconv.Itoa(i)), place: Place{Target: c.Target, Shared: c.Shared}, came: c.Came, served: c.Served, tried: c.Tried}
+		if c.Dangling {
+			e.Key.Kind = DanglingKind
 		}
 		if c.Detach {
 			e.Lane = DetachLane

@@ -69,10 +69,10 @@ func TestHowManyMayGoToAFullNode(t *testing.T) {
 					what, who, _ := strings.Cut(step, " ")
 					switch e := items[who]; what {
 					case "add":
-						q.Add(queue.ClaimKey(who), queue.AttachLane, on("full", who))
+						q.Add(queue.AttachmentKey(who), queue.AttachLane, on("full", who))
 						time.Sleep(time.Millisecond)
 					case "take":
-						items[who] = take(t, q, queue.ClaimKey(who))
+						items[who] = take(t, q, queue.AttachmentKey(who))
 					case "refuse":
 						q.Refused(e)
 						q.End(e, queue.Again(queue.AttachLane))

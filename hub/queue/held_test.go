@@ -18,7 +18,7 @@ func TestCallThatIsHeldLetsOthersOfItsVolumeGo(t *testing.T) {
 	at := func(v, n string) queue.Place {
 		return queue.Place{Target: attach.Target{VolumeHandle: v, NodeID: "id-" + n}, Node: n}
 	}
-	x, d, e := queue.ClaimKey("x"), queue.ClaimKey("d"), queue.ClaimKey("e")
+	x, d, e := queue.AttachmentKey("x"), queue.AttachmentKey("d"), queue.AttachmentKey("e")
 	q.Add(x, queue.AttachLane, at("x", "n"))
 	running := q.Take(now)
 	q.Add(d, queue.AttachLane, at("v", "n")) // waits for a slot of node n
@@ -52,17 +52,17 @@ func TestWhatNeedsNoPlaceGoesWhenTheLimitOfItsFullNodeIsTakenAway(t *testing.T) 
 	at := func(v string, noted bool) queue.Place {
 		return queue.Place{Target: attach.Target{VolumeHandle: v, NodeID: "id-n"}, Node: "n", Noted: noted}
 	}
-	q.Add(queue.ClaimKey("x"), queue.AttachLane, at("x", false))
+	q.Add(queue.AttachmentKey("x"), queue.AttachLane, at("x", false))
 	running := q.Take(now)
-	q.Add(queue.ClaimKey("c"), queue.AttachLane, at("c", false))
-	q.Add(queue.ClaimKey("d"), queue.AttachLane, at("d", true))
+	q.Add(queue.AttachmentKey("c"), queue.AttachLane, at("c", false))
+	q.Add(queue.AttachmentKey("d"), queue.AttachLane, at("d", true))
 	q.Take(now)
 	q.Refused(running)
 	limits.PerNode = 0
 	q.SetLimits(limits)
 	q.End(running, queue.Again(queue.AttachLane))
 	if e := q.Take(now.Add(time.Minute)); e == nil || e.Key.Name != "d" {
-		look, _ := q.Look(queue.ClaimKey("d"))
+		look, _ := q.Look(queue.AttachmentKey("d"))
 		t.Errorf("%v starts, want d: %v %+v", e, look.State, look.Wait)
 	}
 }

@@ -13,26 +13,26 @@ import (
 type Kind int8
 
 const (
-	ClaimKind     Kind = iota // a VolumeAttachment, by name
-	UnownedKind               // an unowned publication, by target
-	FinalizerKind             // the driver's finalizer on a PersistentVolume, by name
+	AttachmentKind Kind = iota // a VolumeAttachment, by name
+	DanglingKind               // a dangling publication, by target
+	FinalizerKind              // the driver's finalizer on a PersistentVolume, by name
 )
 
 // Key names an item. There is at most one item of a key.
 type Key struct {
 	Kind   Kind
 	Name   string        // of a VolumeAttachment or PersistentVolume
-	Target attach.Target // of an unowned publication
+	Target attach.Target // of a dangling publication
 }
 
-// ClaimKey is the key of a VolumeAttachment.
-func ClaimKey(name string) Key { return Key{Kind: ClaimKind, Name: name} }
+// AttachmentKey is the key of a VolumeAttachment.
+func AttachmentKey(name string) Key { return Key{Kind: AttachmentKind, Name: name} }
 
 // FinalizerKey is the key of a PersistentVolume whose finalizer may have to be removed.
 func FinalizerKey(name string) Key { return Key{Kind: FinalizerKind, Name: name} }
 
-// UnownedKey is the key of an unowned publication.
-func UnownedKey(t attach.Target) Key { return Key{Kind: UnownedKind, Target: t} }
+// DanglingKey is the key of a dangling publication.
+func DanglingKey(t attach.Target) Key { return Key{Kind: DanglingKind, Target: t} }
 
 // Place is where an item calls the driver, and for which volume. Without a volume handle the item is
 // unplaced: a worker has to read the objects first.
@@ -116,7 +116,7 @@ type Progress struct {
 type Flight struct {
 	Method           string
 	Since            time.Time
-	VolumeAttachment string // "" for an unowned publication
+	VolumeAttachment string // "" for a dangling publication
 }
 
 // Item is one piece of work. The Queue's mutex guards it, except Retries, which belong to the worker that has it; the worker

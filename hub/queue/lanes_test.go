@@ -230,7 +230,7 @@ func TestItemWaitsForAWorkerOnlyIfNoneIsFree(t *testing.T) {
 			t.Errorf("%s: %+v, want the wait %v", when, got, want)
 		}
 	}
-	add := func(name string, l queue.Lane) { q.Add(queue.ClaimKey(name), l, only(name, "n")) }
+	add := func(name string, l queue.Lane) { q.Add(queue.AttachmentKey(name), l, only(name, "n")) }
 	add("a", queue.AttachLane)
 	waits("all workers are free", "a", queue.WaitNothing)
 	for _, name := range []string{"b", "c", "d"} {
@@ -255,12 +255,12 @@ func TestViewSaysSinceWhenEachItemWaits(t *testing.T) {
 			t.Error("the q knows all work before the driver could be called")
 		}
 		asked := time.Now()
-		q.Add(queue.ClaimKey("a"), queue.AttachLane, only("a", "n"))
+		q.Add(queue.AttachmentKey("a"), queue.AttachLane, only("a", "n"))
 		time.Sleep(time.Minute)
-		q.Add(queue.ClaimKey("b"), queue.AttachLane, only("b", "n"))
+		q.Add(queue.AttachmentKey("b"), queue.AttachLane, only("b", "n"))
 		q.Add(queue.FinalizerKey("pv"), queue.FinalizerLane, queue.Place{})
 		all, _ := q.All()
-		if a, b := all[queue.ClaimKey("a")], all[queue.ClaimKey("b")]; len(all) != 3 || !a.Asked.Equal(asked) || !b.Asked.Equal(time.Now()) {
+		if a, b := all[queue.AttachmentKey("a")], all[queue.AttachmentKey("b")]; len(all) != 3 || !a.Asked.Equal(asked) || !b.Asked.Equal(time.Now()) {
 			t.Errorf("%+v, want three items, the first since %s", all, asked)
 		}
 		q.Open()

@@ -16,7 +16,7 @@ func TestFullNodesAreNoticedInSmallSteps(t *testing.T) {
 	q := open(2*nodes, 0, true)
 	for i := range each {
 		for n := range nodes {
-			q.Add(queue.ClaimKey(fmt.Sprintf("va-%d-%d", n, i)), queue.AttachLane, on(fmt.Sprint("node-", n), fmt.Sprintf("v-%d-%d", n, i)))
+			q.Add(queue.AttachmentKey(fmt.Sprintf("va-%d-%d", n, i)), queue.AttachLane, on(fmt.Sprint("node-", n), fmt.Sprintf("v-%d-%d", n, i)))
 		}
 	}
 	held := func() (n int) {
@@ -57,10 +57,10 @@ func TestThoseThatWaitForASlotJoinTheLine(t *testing.T) {
 		e := taken(t, q, "a", queue.AttachLane, on("full", "a"))
 		for _, name := range []string{"b", "c"} {
 			time.Sleep(time.Millisecond)
-			q.Add(queue.ClaimKey(name), queue.AttachLane, on("full", name))
+			q.Add(queue.AttachmentKey(name), queue.AttachLane, on("full", name))
 		}
 		time.Sleep(time.Millisecond)
-		q.Add(queue.ClaimKey("detach"), queue.DetachLane, on("full", "detach"))
+		q.Add(queue.AttachmentKey("detach"), queue.DetachLane, on("full", "detach"))
 		if got := started(q); len(got) > 0 {
 			t.Fatalf("%v were started beside a", got)
 		}
@@ -93,7 +93,7 @@ func BenchmarkNodesBecomeFull(b *testing.B) {
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		q.Add(queue.ClaimKey(fmt.Sprint("va-", i)), queue.AttachLane, on(fmt.Sprint("node-", i%backlog), fmt.Sprint("v", i)))
+		q.Add(queue.AttachmentKey(fmt.Sprint("va-", i)), queue.AttachLane, on(fmt.Sprint("node-", i%backlog), fmt.Sprint("v", i)))
 		if e := q.Take(time.Now()); e != nil {
 			q.Refused(e)
 			q.End(e, queue.Again(queue.AttachLane))

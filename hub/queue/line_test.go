@@ -20,7 +20,7 @@ func fullNode(t *testing.T, others ...string) *queue.Queue {
 	q.End(e, queue.Again(queue.AttachLane))
 	for _, name := range others {
 		time.Sleep(time.Millisecond)
-		q.Add(queue.ClaimKey(name), queue.AttachLane, on("full", name))
+		q.Add(queue.AttachmentKey(name), queue.AttachLane, on("full", name))
 	}
 	if got := started(q); len(got) > 0 {
 		t.Fatalf("%v were started, and the node is full", got)
@@ -46,9 +46,9 @@ func inLineTest(t *testing.T, f func(t *testing.T)) {
 func TestAttachesToAFullNodeGoTheOldestFirst(t *testing.T) {
 	inLineTest(t, func(t *testing.T) {
 		q := fullNode(t, "b", "a")
-		q.Add(queue.ClaimKey("lost"), queue.DriftLane, on("full", "lost"))
-		q.Add(queue.ClaimKey("elsewhere"), queue.AttachLane, on("other", "elsewhere"))
-		q.Add(queue.ClaimKey("detach"), queue.DetachLane, on("full", "detach"))
+		q.Add(queue.AttachmentKey("lost"), queue.DriftLane, on("full", "lost"))
+		q.Add(queue.AttachmentKey("elsewhere"), queue.AttachLane, on("other", "elsewhere"))
+		q.Add(queue.AttachmentKey("detach"), queue.DetachLane, on("full", "detach"))
 		if got := started(q); !slices.Equal(got, []string{"elsewhere", "detach"}) && !slices.Equal(got, []string{"detach", "elsewhere"}) {
 			t.Errorf("%v were started, want the attach elsewhere and the detach", got)
 		}
@@ -60,7 +60,7 @@ func TestAttachesToAFullNodeGoTheOldestFirst(t *testing.T) {
 		}
 		for _, want := range []string{"b", "a", "refused", "lost"} {
 			q.DetachedFrom("full")
-			e := take(t, q, queue.ClaimKey(want))
+			e := take(t, q, queue.AttachmentKey(want))
 			q.Published(e)
 			q.End(e, queue.Finished)
 			if got := started(q); len(got) > 0 {
@@ -83,19 +83,19 @@ func TestPermitOfAnItemThatLeavesGoesToTheNext(t *testing.T) {
 			q.End(e, queue.BackOff(queue.DetachLane, time.Hour))
 		},
 		"blocked": func(t *testing.T, q *queue.Queue, e *queue.Item) {
-			q.Add(queue.ClaimKey("before"), queue.DetachLane, queue.Place{Target: attach.Target{VolumeHandle: "first", NodeID: "x"}, Node: "other"})
+			q.Add(queue.AttachmentKey("before"), queue.DetachLane, queue.Place{Target: attach.Target{VolumeHandle: "first", NodeID: "x"}, Node: "other"})
 			if q.MayCall(e, on("full", "first")) {
 				t.Fatal("the attach does not wait for the detach")
 			}
-			take(t, q, queue.ClaimKey("before"))
+			take(t, q, queue.AttachmentKey("before"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLineTest(t, func(t *testing.T) {
 				q := fullNode(t, "first", "next")
 				q.DetachedFrom("full")
-				leave(t, q, take(t, q, queue.ClaimKey("first")))
-				e := take(t, q, queue.ClaimKey("next"))
+				leave(t, q, take(t, q, queue.AttachmentKey("first")))
+				e := take(t, q, queue.AttachmentKey("next"))
 				q.Published(e)
 				q.End(e, queue.Finished)
 				if got := started(q); len(got) > 0 {
@@ -106,10 +106,10 @@ func TestPermitOfAnItemThatLeavesGoesToTheNext(t *testing.T) {
 	}
 	for name, leave := range map[string]func(q *queue.Queue){
 		"deleted": func(q *queue.Queue) {
-			q.Add(queue.ClaimKey("first"), queue.DetachLane, on("full", "first"))
+			q.Add(queue.AttachmentKey("first"), queue.DetachLane, on("full", "first"))
 		},
 		"another node": func(q *queue.Queue) {
-			q.Add(queue.ClaimKey("first"), queue.AttachLane, on("other", "first"))
+			q.Add(queue.AttachmentKey("first"), queue.AttachLane, on("other", "first"))
 		},
 	} {
 		t.Run(name+" before it starts", func(t *testing.T) {
@@ -161,8 +161,8 @@ func TestVolumeThatAloneIsRefusedDoesNotBlockTheOthers(t *testing.T) {
 func TestNodeIsForgottenWhenNobodyWaits(t *testing.T) {
 	inLineTest(t, func(t *testing.T) {
 		q := fullNode(t)
-		q.Add(queue.ClaimKey("refused"), queue.DetachLane, on("full", "refused"))
-		q.End(take(t, q, queue.ClaimKey("refused")), queue.Finished)
+		q.Add(queue.AttachmentKey("refused"), queue.DetachLane, on("full", "refused"))
+		q.End(take(t, q, queue.AttachmentKey("refused")), queue.Finished)
 		if len(q.FullNodes()) != 1 {
 			t.Error("the node is forgotten at once: the next attaches would all be refused")
 		}
@@ -178,8 +178,8 @@ func TestNodeIsForgottenWhenNobodyWaits(t *testing.T) {
 func TestHeldAttachDoesNotWithholdItsVolume(t *testing.T) {
 	inLineTest(t, func(t *testing.T) {
 		q := fullNode(t, "v")
-		q.Add(queue.ClaimKey("elsewhere"), queue.AttachLane, on("other", "v"))
-		e := take(t, q, queue.ClaimKey("elsewhere"))
+		q.Add(queue.AttachmentKey("elsewhere"), queue.AttachLane, on("other", "v"))
+		e := take(t, q, queue.AttachmentKey("elsewhere"))
 		q.DetachedFrom("full")
 		q.DetachedFrom("full")
 		if got := started(q); !slices.Equal(got, []string{"refused"}) {
@@ -199,7 +199,7 @@ func TestAttachThatHasNotBegunWaitsOnceItsNodeIsFull(t *testing.T) {
 		first := taken(t, q, "first", queue.AttachLane, on("full", "first"))
 		second := taken(t, q, "second", queue.AttachLane, on("full", "second"))
 		time.Sleep(time.Millisecond)
-		q.Add(queue.ClaimKey("third"), queue.AttachLane, on("full", "third"))
+		q.Add(queue.AttachmentKey("third"), queue.AttachLane, on("full", "third"))
 		q.Refused(first)
 		q.End(first, queue.Again(queue.AttachLane))
 		if got := started(q); len(got) > 0 {

@@ -33,7 +33,7 @@ func (m *model) check(key queue.Key, r *run) {
 	}
 	for other, at := range m.places {
 		if other != key && at.lane == queue.DetachLane && !m.backing[other] && at.place.Target.VolumeHandle == r.place.Target.VolumeHandle &&
-			!(other.Kind == queue.UnownedKind && other.Target == r.place.Target) && !m.queue.TriedSince(other, key) {
+			!(other.Kind == queue.DanglingKind && other.Target == r.place.Target) && !m.queue.TriedSince(other, key) {
 			m.t.Fatalf("the attach %v %+v goes before the detach %v %+v", key, r.place, other, at.place)
 		}
 	}

@@ -148,7 +148,7 @@ func (m *model) step() {
 
 func (m *model) add() {
 	i := m.random.IntN(24)
-	key, p := queue.ClaimKey(fmt.Sprint("va-", i)), m.randomPlace(i)
+	key, p := queue.AttachmentKey(fmt.Sprint("va-", i)), m.randomPlace(i)
 	l := []queue.Lane{queue.AttachLane, queue.DetachLane, queue.AttachLane, queue.DriftLane}[m.random.IntN(4)]
 	if i == 23 {
 		key, l, p = queue.FinalizerKey("pv"), queue.FinalizerLane, queue.Place{}
@@ -167,10 +167,10 @@ func (m *model) add() {
 	m.asked[key], m.places[key] = true, lastPlace{p, l}
 }
 
-// observe asks for the detach of an unowned publication.
+// observe asks for the detach of a dangling publication.
 func (m *model) observe() {
 	node := m.random.IntN(4)
-	key := queue.UnownedKey(attach.Target{VolumeHandle: fmt.Sprint("v", m.random.IntN(3)), NodeID: fmt.Sprint("id-", node)})
+	key := queue.DanglingKey(attach.Target{VolumeHandle: fmt.Sprint("v", m.random.IntN(3)), NodeID: fmt.Sprint("id-", node)})
 	if m.queue.Has(key) {
 		return
 	}
@@ -220,7 +220,7 @@ func (m *model) reserve(key queue.Key) {
 		return
 	}
 	p := r.place
-	if key.Kind == queue.ClaimKind && m.random.IntN(2) == 0 {
+	if key.Kind == queue.AttachmentKind && m.random.IntN(2) == 0 {
 		var i int
 		_, _ = fmt.Sscanf(key.Name, "va-%d", &i)
 		p = m.randomPlace(i)
@@ -251,7 +251,7 @@ func (m *model) end(key queue.Key) {
 	}
 	delete(m.running, key)
 	l := r.lane
-	if key.Kind == queue.ClaimKind && m.random.IntN(4) == 0 {
+	if key.Kind == queue.AttachmentKind && m.random.IntN(4) == 0 {
 		l = queue.AttachLane + queue.DetachLane - min(l, queue.DetachLane)
 	}
 	delay := []time.Duration{0, time.Second, 3 * time.Second}[m.random.IntN(3)]

@@ -19,7 +19,7 @@ func conflict(a, b queue.Call, parallel bool) bool {
 // goesFirst reports whether an unpublish goes before a publish, whatever the order is.
 func goesFirst(detach, c queue.Call) bool {
 	tried := detach.State != queue.InFlight && detach.Tried > c.Came
-	return detach.Detach && detach.State != queue.BacksOff && !tried && !c.Detach && !c.Shared && !(detach.Unowned && detach.Target == c.Target)
+	return detach.Detach && detach.State != queue.BacksOff && !tried && !c.Detach && !c.Shared && !(detach.Dangling && detach.Target == c.Target)
 }
 
 // before reports whether a call is to start before another one, both being due.

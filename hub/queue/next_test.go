@@ -22,7 +22,7 @@ func TestNextFollowsTheRules(t *testing.T) {
 	attachTo := func(node string) queue.Call { return queue.Call{Target: at(node)} }
 	detachFrom := func(node string) queue.Call { return queue.Call{Target: at(node), Detach: true} }
 	multi := func(c queue.Call) queue.Call { c.Shared = true; return c }
-	unowned := func(c queue.Call) queue.Call { c.Detach, c.Unowned = true, true; return c }
+	dangling := func(c queue.Call) queue.Call { c.Detach, c.Dangling = true, true; return c }
 	in := func(s queue.CallState, c queue.Call) queue.Call { c.State = s; return c }
 	served := func(step uint64, c queue.Call) queue.Call { c.Served = step; return c }
 	tried := func(step uint64, c queue.Call) queue.Call { c.Tried = step; return c }
@@ -53,8 +53,8 @@ func TestNextFollowsTheRules(t *testing.T) {
 		"each unpublish has one try":                                             {calls{attachTo("a"), tried(15, detachFrom("b")), detachFrom("c")}, true, []string{detach + "2", waits, start}},
 		"an attach that pauses holds nobody up":                                  {calls{attachTo("a"), in(queue.Pauses, attachTo("b"))}, true, []string{start, none}},
 		"a publish of a multi-node volume waits for no unpublish elsewhere":      {calls{multi(attachTo("a")), in(queue.Pauses, multi(detachFrom("b")))}, true, []string{start, none}},
-		"an unowned publication elsewhere goes first too":                        {calls{attachTo("a"), in(queue.Pauses, unowned(attachTo("b")))}, true, []string{detach + "1", none}},
-		"what is left at the target of a publish is taken over":                  {calls{attachTo("a"), in(queue.Pauses, unowned(attachTo("a")))}, true, []string{start, none}},
+		"a dangling publication elsewhere goes first too":                        {calls{attachTo("a"), in(queue.Pauses, dangling(attachTo("b")))}, true, []string{detach + "1", none}},
+		"what is left at the target of a publish is taken over":                  {calls{attachTo("a"), in(queue.Pauses, dangling(attachTo("a")))}, true, []string{start, none}},
 		"a detach waits for no other detach that pauses":                         {calls{detachFrom("a"), in(queue.Pauses, detachFrom("b"))}, true, []string{start, none}},
 		"detaches go first":                                                      {calls{multi(attachTo("a")), multi(detachFrom("a"))}, true, []string{waits, start}},
 		"then the longest waiting":                                               {calls{multi(attachTo("a")), multi(attachTo("a")), multi(detachFrom("a")), multi(detachFrom("a"))}, true, []string{waits, waits, start, waits}},
@@ -97,8 +97,8 @@ func callsOf(nodes []string, states []queue.CallState, served, tried []uint64) [
 			for _, shared := range []bool{false, true} {
 				c := queue.Call{Target: at(node), Shared: shared, State: state}
 				all = append(all, c)
-				for _, unowned := range []bool{false, true} {
-					c.Detach, c.Unowned = true, unowned
+				for _, dangling := range []bool{false, true} {
+					c.Detach, c.Dangling = true, dangling
 					for _, c.Served = range served {
 						all = append(all, c)
 						if state != queue.Due {
@@ -154,10 +154,10 @@ func TestNextKeepsItsRulesForAllSetsOfCalls(t *testing.T) {
 	fewer := slices.DeleteFunc(slices.Clone(all), func(c queue.Call) bool {
 		idle := c.State == queue.Pauses || c.State == queue.BacksOff
 		switch {
-		case c.Served == 15, idle && (c.Shared || !c.Detach), c.State == queue.BacksOff && c.Target.NodeID == "b", c.State == queue.InFlight && c.Unowned:
+		case c.Served == 15, idle && (c.Shared || !c.Detach), c.State == queue.BacksOff && c.Target.NodeID == "b", c.State == queue.InFlight && c.Dangling:
 			return true
 		}
-		return c.Unowned && (c.Shared || c.Served == justBefore) || c.Tried > 0 && (c.Unowned || c.Shared || c.State != queue.Due)
+		return c.Dangling && (c.Shared || c.Served == justBefore) || c.Tried > 0 && (c.Dangling || c.Shared || c.State != queue.Due)
 	})
 	for _, parallel := range []bool{false, true} {
 		for i, from := range [][]queue.Call{all, all, all, fewer} {

@@ -18,11 +18,11 @@ func on(node, handle string) queue.Place {
 func TestSlotOfANodeGoesToADetachFirst(t *testing.T) {
 	q := open(10, 1, true)
 	first := taken(t, q, "first", queue.AttachLane, on("node", "1"))
-	q.Add(queue.ClaimKey("second"), queue.AttachLane, on("node", "2"))
+	q.Add(queue.AttachmentKey("second"), queue.AttachLane, on("node", "2"))
 	if got := started(q); len(got) > 0 {
 		t.Fatalf("%v were started beside the only one that the node may have", got)
 	}
-	q.Add(queue.ClaimKey("third"), queue.DetachLane, on("node", "3"))
+	q.Add(queue.AttachmentKey("third"), queue.DetachLane, on("node", "3"))
 	if got := started(q); len(got) > 0 {
 		t.Fatalf("%v were started beside the only one that the node may have", got)
 	}
@@ -33,7 +33,7 @@ func TestSlotOfANodeGoesToADetachFirst(t *testing.T) {
 	}
 	q.End(first, queue.Finished)
 	for _, want := range []string{"third", "second"} {
-		q.End(take(t, q, queue.ClaimKey(want)), queue.Finished)
+		q.End(take(t, q, queue.AttachmentKey(want)), queue.Finished)
 	}
 	if left := q.Remains(); left != "" {
 		t.Errorf("left at the end: %s", left)
@@ -44,10 +44,10 @@ func TestFullNodeDoesNotKeepOthersWaiting(t *testing.T) {
 	q := open(10, 1, true)
 	taken(t, q, "first", queue.AttachLane, on("full", "1"))
 	for _, name := range []string{"2", "3", "4"} {
-		q.Add(queue.ClaimKey(name), queue.AttachLane, on("full", name))
+		q.Add(queue.AttachmentKey(name), queue.AttachLane, on("full", name))
 	}
-	q.Add(queue.ClaimKey("elsewhere"), queue.AttachLane, on("empty", "5"))
-	q.Add(queue.ClaimKey("nowhere"), queue.AttachLane, only("6", "n"))
+	q.Add(queue.AttachmentKey("elsewhere"), queue.AttachLane, on("empty", "5"))
+	q.Add(queue.AttachmentKey("nowhere"), queue.AttachLane, only("6", "n"))
 	if got := started(q); !slices.Equal(got, []string{"elsewhere", "nowhere"}) {
 		t.Errorf("%v were started, want those that are not on the full node", got)
 	}
@@ -57,14 +57,14 @@ func TestItemThatWaitsForADetachKeepsNoSlot(t *testing.T) {
 	q := open(10, 1, true)
 	late := queue.Place{Node: "node"}
 	attach := taken(t, q, "attach", queue.AttachLane, late)
-	q.Add(queue.ClaimKey("detach"), queue.DetachLane, on("node", "v"))
+	q.Add(queue.AttachmentKey("detach"), queue.DetachLane, on("node", "v"))
 	if got := started(q); len(got) > 0 {
 		t.Fatalf("%v were started beside the only one that the node may have", got)
 	}
 	if q.MayCall(attach, on("node", "v")) {
 		t.Fatal("the attach does not wait for the detach")
 	}
-	detach := take(t, q, queue.ClaimKey("detach"))
+	detach := take(t, q, queue.AttachmentKey("detach"))
 	if got := started(q); len(got) > 0 {
 		t.Errorf("%v runs beside the detach", got)
 	}
@@ -83,7 +83,7 @@ func TestRaisedLimitLetsThoseThatWaitBegin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := open(10, 1, true)
 			for _, name := range []string{"a", "b", "c"} {
-				q.Add(queue.ClaimKey(name), queue.AttachLane, on("node", name))
+				q.Add(queue.AttachmentKey(name), queue.AttachLane, on("node", name))
 			}
 			if got := started(q); !slices.Equal(got, []string{"a"}) {
 				t.Fatalf("%v were started, want a only", got)
@@ -103,28 +103,28 @@ func TestLoweredLimitHoldsForThoseThatComeAfterIt(t *testing.T) {
 		running = append(running, taken(t, q, name, queue.AttachLane, on("node", name)))
 	}
 	q.SetLimits(queue.Limits{Workers: 10, PerNode: 1, Parallel: true, Pause: aMinute})
-	q.Add(queue.ClaimKey("d"), queue.AttachLane, on("node", "d"))
+	q.Add(queue.AttachmentKey("d"), queue.AttachLane, on("node", "d"))
 	for _, e := range running {
 		if got := started(q); len(got) > 0 {
 			t.Fatalf("%v were started, and the node has its one", got)
 		}
 		q.End(e, queue.Finished)
 	}
-	take(t, q, queue.ClaimKey("d"))
+	take(t, q, queue.AttachmentKey("d"))
 }
 
 func TestItemThatIsAskedForAgainWaitsInNoOldList(t *testing.T) {
 	q := open(10, 1, true)
 	first := taken(t, q, "first", queue.AttachLane, on("node", "v"))
-	q.Add(queue.ClaimKey("second"), queue.AttachLane, on("elsewhere", "v"))
-	q.Add(queue.ClaimKey("third"), queue.AttachLane, on("node", "w"))
+	q.Add(queue.AttachmentKey("second"), queue.AttachLane, on("elsewhere", "v"))
+	q.Add(queue.AttachmentKey("third"), queue.AttachLane, on("node", "w"))
 	if got := started(q); len(got) > 0 {
 		t.Fatalf("%v were started, want none", got)
 	}
-	q.Add(queue.ClaimKey("second"), queue.AttachLane, on("another", "x"))
-	q.Add(queue.ClaimKey("third"), queue.AttachLane, on("third", "y"))
-	q.End(take(t, q, queue.ClaimKey("second")), queue.Finished)
-	q.End(take(t, q, queue.ClaimKey("third")), queue.Finished)
+	q.Add(queue.AttachmentKey("second"), queue.AttachLane, on("another", "x"))
+	q.Add(queue.AttachmentKey("third"), queue.AttachLane, on("third", "y"))
+	q.End(take(t, q, queue.AttachmentKey("second")), queue.Finished)
+	q.End(take(t, q, queue.AttachmentKey("third")), queue.Finished)
 	q.End(first, queue.Finished)
 	if e := q.Take(time.Now()); e != nil {
 		t.Errorf("%v runs once more", e.Key)
@@ -138,13 +138,13 @@ func TestItemThatIsAskedForAgainWaitsInNoOldList(t *testing.T) {
 func TestItemThatIsBlockedBeforeItBeginsGivesItsSlotBack(t *testing.T) {
 	q := open(10, 1, true)
 	first := taken(t, q, "first", queue.AttachLane, on("node", "1"))
-	q.Add(queue.ClaimKey("attach"), queue.AttachLane, on("node", "v"))
-	q.Add(queue.ClaimKey("next"), queue.AttachLane, on("node", "w"))
+	q.Add(queue.AttachmentKey("attach"), queue.AttachLane, on("node", "v"))
+	q.Add(queue.AttachmentKey("next"), queue.AttachLane, on("node", "w"))
 	if got := started(q); len(got) > 0 {
 		t.Fatalf("%v were started, want none", got)
 	}
 	q.End(first, queue.Finished) // the attach has the place now, and no worker has taken it
-	q.Add(queue.ClaimKey("detach"), queue.DetachLane, on("elsewhere", "v"))
+	q.Add(queue.AttachmentKey("detach"), queue.DetachLane, on("elsewhere", "v"))
 	if got := started(q); len(got) != 2 || !slices.Contains(got, "next") || !slices.Contains(got, "detach") {
 		t.Errorf("%v were started, want the detach, and the next on the node", got)
 	}

@@ -14,7 +14,7 @@ import (
 func TestThereIsOneItemPerKey(t *testing.T) {
 	q := open(10, 0, true)
 	for range 3 {
-		q.Add(queue.ClaimKey("a"), queue.AttachLane, only("v", "n"))
+		q.Add(queue.AttachmentKey("a"), queue.AttachLane, only("v", "n"))
 	}
 	q.Add(queue.FinalizerKey("a"), queue.FinalizerLane, queue.Place{}) // another kind, another key
 	if got := started(q); len(got) != 2 {
@@ -40,12 +40,12 @@ func TestAddEndsTheDelayOfAnItemAndChangesItsLane(t *testing.T) {
 func TestAddMovesAnItemThatWaitsToItsNewLaneAndVolume(t *testing.T) {
 	q := open(10, 0, true)
 	first := taken(t, q, "first", queue.AttachLane, only("v", "a"))
-	q.Add(queue.ClaimKey("second"), queue.AttachLane, only("v", "b"))
+	q.Add(queue.AttachmentKey("second"), queue.AttachLane, only("v", "b"))
 	if v := look(t, q, "second"); v.State != queue.Parked || v.Wait.Kind != queue.WaitVolume {
 		t.Fatalf("%+v, want it blocked by the call in flight", v)
 	}
-	q.Add(queue.ClaimKey("second"), queue.DetachLane, only("w", "b"))
-	take(t, q, queue.ClaimKey("second"))
+	q.Add(queue.AttachmentKey("second"), queue.DetachLane, only("w", "b"))
+	take(t, q, queue.AttachmentKey("second"))
 	q.End(first, queue.Finished)
 	if got := started(q); len(got) > 0 {
 		t.Errorf("%v started once more", got)
@@ -112,13 +112,13 @@ func TestDelayedItemRunsWhenItIsDue(t *testing.T) {
 				q.End(e, queue.BackOff(queue.AttachLane, 3*time.Second))
 			}()
 		})
-		q.Add(queue.ClaimKey("va"), queue.AttachLane, queue.Place{})
+		q.Add(queue.AttachmentKey("va"), queue.AttachLane, queue.Place{})
 		first, second := <-runs, <-runs
 		if got := second.Sub(first); got != 3*time.Second {
 			t.Errorf("ran again after %v, want 3s", got)
 		}
 		synctest.Wait()
-		q.RetryNow(queue.ClaimKey("va"))
+		q.RetryNow(queue.AttachmentKey("va"))
 		if got := (<-runs).Sub(second); got != 0 {
 			t.Errorf("ran again %v after RetryNow, want at once", got)
 		}
@@ -133,11 +133,11 @@ func TestDelayedItemsRunInTheOrderInWhichTheyAreDue(t *testing.T) {
 			e := taken(t, q, fmt.Sprint(delay), queue.AttachLane, only(fmt.Sprint("v", i), "n"))
 			q.End(e, queue.BackOff(queue.AttachLane, time.Duration(delay)*time.Second))
 		}
-		q.RetryNow(queue.ClaimKey("4"))
-		take(t, q, queue.ClaimKey("4"))
+		q.RetryNow(queue.AttachmentKey("4"))
+		take(t, q, queue.AttachmentKey("4"))
 		for _, want := range []int{1, 2, 3, 5} {
 			time.Sleep(time.Until(look(t, q, fmt.Sprint(want)).Due))
-			take(t, q, queue.ClaimKey(fmt.Sprint(want)))
+			take(t, q, queue.AttachmentKey(fmt.Sprint(want)))
 			if got := started(q); len(got) > 0 {
 				t.Errorf("%v started before they were due", got)
 			}
@@ -191,7 +191,7 @@ func TestAWorkerCannotRepeatItsWorkWithoutAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		q, key, place := open(1, 0, true), queue.ClaimKey("va"), only("v", "n")
+		q, key, place := open(1, 0, true), queue.AttachmentKey("va"), only("v", "n")
 		runs := repeating(ctx, q, queue.AttachLane)
 		q.Add(key, queue.AttachLane, place)
 		if got := runs(); got != 2 {
@@ -241,11 +241,11 @@ func TestWorkThatPausesBeforeItIsRepeatedIsStillWaitedFor(t *testing.T) {
 		defer cancel()
 		q := open(2, 0, true)
 		runs := repeating(ctx, q, queue.DetachLane)
-		q.Add(queue.ClaimKey("detach"), queue.DetachLane, only("v", "a"))
+		q.Add(queue.AttachmentKey("detach"), queue.DetachLane, only("v", "a"))
 		if got := runs(); got != 2 {
 			t.Fatalf("%d runs at once, want 2", got)
 		}
-		q.Add(queue.ClaimKey("attach"), queue.AttachLane, only("v", "b"))
+		q.Add(queue.AttachmentKey("attach"), queue.AttachLane, only("v", "b"))
 		synctest.Wait()
 		if v := look(t, q, "attach"); v.Wait.Kind != queue.WaitDetach || v.Wait.Detach.Name != "detach" {
 			t.Errorf("%+v, want it to wait for the detach", v)

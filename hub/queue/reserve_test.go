@@ -29,14 +29,14 @@ func TestWorkerThatFindsADetachLeavesItsItemAndTheItemRunsAnewWhenThatEnds(t *te
 func TestCallThatHasNotBegunMakesWayForADetachThatComes(t *testing.T) {
 	q := open(10, 0, true)
 	attach := taken(t, q, "attach", queue.AttachLane, only("v", "b"))
-	q.Add(queue.ClaimKey("detach"), queue.DetachLane, only("v", "a"))
+	q.Add(queue.AttachmentKey("detach"), queue.DetachLane, only("v", "a"))
 	if got := started(q); len(got) > 0 {
 		t.Fatalf("%v began beside the attach", got)
 	}
 	if q.MayCall(attach, only("v", "b")) {
 		t.Fatal("the attach goes first")
 	}
-	detach := take(t, q, queue.ClaimKey("detach"))
+	detach := take(t, q, queue.AttachmentKey("detach"))
 	q.End(detach, queue.Finished)
 	take(t, q, attach.Key)
 }
@@ -44,7 +44,7 @@ func TestCallThatHasNotBegunMakesWayForADetachThatComes(t *testing.T) {
 func TestWorkerMayReserveTheSamePlaceRepeatedly(t *testing.T) {
 	q := open(10, 0, true)
 	attach := taken(t, q, "attach", queue.AttachLane, only("v", "b"))
-	q.Add(queue.ClaimKey("next"), queue.AttachLane, only("v", "c"))
+	q.Add(queue.AttachmentKey("next"), queue.AttachLane, only("v", "c"))
 	for range 3 {
 		if !q.MayCall(attach, only("v", "b")) {
 			t.Fatal("it has to wait for what came after it")
@@ -59,12 +59,12 @@ func TestItemThatMovesToAnotherNodeOfItsVolumeLetsNobodyGetBetween(t *testing.T)
 	if !q.MayCall(e, only("v", "b")) {
 		t.Fatal("it has to wait for nobody")
 	}
-	q.Add(queue.ClaimKey("next"), queue.AttachLane, only("v", "c"))
+	q.Add(queue.AttachmentKey("next"), queue.AttachLane, only("v", "c"))
 	if got := started(q); len(got) > 0 {
 		t.Errorf("%v began beside it", got)
 	}
 	q.End(e, queue.Finished)
-	take(t, q, queue.ClaimKey("next"))
+	take(t, q, queue.AttachmentKey("next"))
 }
 
 func TestItemThatMovesToAnotherVolumeLetsThoseGoThatWaitedForIt(t *testing.T) {
@@ -75,7 +75,7 @@ func TestItemThatMovesToAnotherVolumeLetsThoseGoThatWaitedForIt(t *testing.T) {
 				taken(t, q, "other", queue.AttachLane, only("w", "a"))
 			}
 			e := taken(t, q, "e", queue.AttachLane, only("v", "a"))
-			q.Add(queue.ClaimKey("next"), queue.AttachLane, only("v", "c"))
+			q.Add(queue.AttachmentKey("next"), queue.AttachLane, only("v", "c"))
 			if got := q.MayCall(e, only("w", "b")); got == blocked {
 				t.Fatalf("it goes on: %v", got)
 			}
@@ -89,12 +89,12 @@ func TestItemThatMovesToAnotherVolumeLetsThoseGoThatWaitedForIt(t *testing.T) {
 func TestOthersGoOnWhenTheItemBeforeThemWaitsNoMore(t *testing.T) {
 	q := open(100, 0, true)
 	taken(t, q, "on a", queue.AttachLane, shared("v", "a"))
-	q.Add(queue.ClaimKey("only"), queue.AttachLane, only("v", "x"))
-	q.Add(queue.ClaimKey("beside"), queue.AttachLane, shared("v", "b"))
+	q.Add(queue.AttachmentKey("only"), queue.AttachLane, only("v", "x"))
+	q.Add(queue.AttachmentKey("beside"), queue.AttachLane, shared("v", "b"))
 	if got := started(q); len(got) > 0 {
 		t.Fatalf("%v were started, want none", got)
 	}
-	q.Add(queue.ClaimKey("only"), queue.AttachLane, only("w", "x")) // it is another volume now
+	q.Add(queue.AttachmentKey("only"), queue.AttachLane, only("w", "x")) // it is another volume now
 	if got := started(q); !slices.Contains(got, "beside") {
 		t.Errorf("%v were started, want the one beside among them", got)
 	}
@@ -104,7 +104,7 @@ func TestAllThatWaitRunOnceWhenCallsMayRunSideBySide(t *testing.T) {
 	q := open(100, 0, false)
 	taken(t, q, "on a", queue.AttachLane, shared("v", "a"))
 	for _, node := range []string{"b", "c", "a"} {
-		q.Add(queue.ClaimKey("second on "+node), queue.AttachLane, shared("v", node))
+		q.Add(queue.AttachmentKey("second on "+node), queue.AttachLane, shared("v", node))
 	}
 	if got := started(q); len(got) > 0 {
 		t.Fatalf("%v were started, want none", got)
@@ -120,12 +120,12 @@ func TestThoseThatHaveNotBegunWaitWhenCallsMayNoLongerRunSideBySide(t *testing.T
 	q := open(100, 0, true)
 	first := taken(t, q, "only", queue.AttachLane, only("v", "x"))
 	for _, node := range []string{"a", "b", "c"} {
-		q.Add(queue.ClaimKey("on "+node), queue.AttachLane, shared("v", node))
+		q.Add(queue.AttachmentKey("on "+node), queue.AttachLane, shared("v", node))
 	}
 	q.End(first, queue.Finished) // the others may run now, and no worker has taken them
 	q.SetLimits(queue.Limits{Workers: 100, PerNode: 0, Parallel: false, Pause: aMinute})
 	for _, want := range []string{"on a", "on b", "on c"} {
-		e := take(t, q, queue.ClaimKey(want))
+		e := take(t, q, queue.AttachmentKey(want))
 		if got := started(q); len(got) > 0 {
 			t.Errorf("%v began beside %s", got, want)
 		}
@@ -136,7 +136,7 @@ func TestThoseThatHaveNotBegunWaitWhenCallsMayNoLongerRunSideBySide(t *testing.T
 func TestItemThatNoLongerNeedsTheVolumeForItselfLetsOthersGo(t *testing.T) {
 	q := open(100, 0, true)
 	it := taken(t, q, "it", queue.AttachLane, only("v", "a"))
-	q.Add(queue.ClaimKey("other"), queue.AttachLane, shared("v", "b"))
+	q.Add(queue.AttachmentKey("other"), queue.AttachLane, shared("v", "b"))
 	if got := started(q); len(got) > 0 {
 		t.Fatalf("%v were started, want none", got)
 	}

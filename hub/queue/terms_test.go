@@ -34,8 +34,8 @@ func shared(handle, nodeID string) queue.Place {
 // taken adds an item and has it run.
 func taken(t *testing.T, q *queue.Queue, name string, l queue.Lane, p queue.Place) *queue.Item {
 	t.Helper()
-	q.Add(queue.ClaimKey(name), l, p)
-	return take(t, q, queue.ClaimKey(name))
+	q.Add(queue.AttachmentKey(name), l, p)
+	return take(t, q, queue.AttachmentKey(name))
 }
 
 // take has the next item run, which has to be that of a key.
@@ -62,7 +62,7 @@ func started(q *queue.Queue) []string {
 
 func look(t *testing.T, q *queue.Queue, name string) queue.Progress {
 	t.Helper()
-	v, ok := q.Look(queue.ClaimKey(name))
+	v, ok := q.Look(queue.AttachmentKey(name))
 	if !ok {
 		t.Fatalf("there is no item %s", name)
 	}
@@ -71,12 +71,12 @@ func look(t *testing.T, q *queue.Queue, name string) queue.Progress {
 
 func TestNothingIsAskedForBetweenTerms(t *testing.T) {
 	q := open(10, 0, true)
-	q.Add(queue.ClaimKey("a"), queue.AttachLane, only("v", "n"))
+	q.Add(queue.AttachmentKey("a"), queue.AttachLane, only("v", "n"))
 	q.Close()
-	q.Add(queue.ClaimKey("b"), queue.AttachLane, only("v", "n"))
-	q.Renew(queue.ClaimKey("b"), queue.AttachLane, only("v", "n"))
-	q.RetryNow(queue.ClaimKey("b"))
-	if q.Has(queue.ClaimKey("a")) || q.Has(queue.ClaimKey("b")) {
+	q.Add(queue.AttachmentKey("b"), queue.AttachLane, only("v", "n"))
+	q.Renew(queue.AttachmentKey("b"), queue.AttachLane, only("v", "n"))
+	q.RetryNow(queue.AttachmentKey("b"))
+	if q.Has(queue.AttachmentKey("a")) || q.Has(queue.AttachmentKey("b")) {
 		t.Error("there is an item without a term")
 	}
 	q.Begin()
@@ -84,18 +84,18 @@ func TestNothingIsAskedForBetweenTerms(t *testing.T) {
 	if left := q.Remains(); left != "" {
 		t.Errorf("a new term begins with %s", left)
 	}
-	q.Add(queue.ClaimKey("b"), queue.AttachLane, only("v", "n"))
+	q.Add(queue.AttachmentKey("b"), queue.AttachLane, only("v", "n"))
 	if got := started(q); len(got) > 0 {
 		t.Errorf("%v started before the driver could be called", got)
 	}
 	q.Open()
-	take(t, q, queue.ClaimKey("b"))
+	take(t, q, queue.AttachmentKey("b"))
 }
 
 // A volume whose calls end the driver's process must not be tried at each new connection, nor in each new term.
 func TestNewConnectionDoesNotEndTheDelayOfASuspect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		key, place := queue.ClaimKey("a"), only("v", "n")
+		key, place := queue.AttachmentKey("a"), only("v", "n")
 		q := queue.NewQueue()
 		begin := func() {
 			q.Begin()

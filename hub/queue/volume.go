@@ -68,7 +68,7 @@ func next(items []*Item, parallel bool, isHeld func(*Item) bool) []Wait {
 	return waits
 }
 
-// detachFirst returns a detach that goes before an item of its volume, nil if none does. The detach of an unowned publication at
+// detachFirst returns a detach that goes before an item of its volume, nil if none does. The detach of a dangling publication at
 // the target of a publish does not: the publish takes that publication over. Nor does a detach that has had its try: of two that
 // time out, one is always due while the other one backs off.
 func detachFirst(items []*Item, e *Item) *Item {
@@ -77,7 +77,7 @@ func detachFirst(items []*Item, e *Item) *Item {
 	}
 	for _, d := range items {
 		backsOff := d.State == Delayed && !d.pauses
-		tookOver := d.Key.Kind == UnownedKind && d.place.Target == e.place.Target
+		tookOver := d.Key.Kind == DanglingKind && d.place.Target == e.place.Target
 		tried := d.State != Running && d.tried > e.came
 		if d.Lane == DetachLane && !backsOff && !tookOver && !tried {
 			return d

@@ -24,10 +24,10 @@ func TestQueueThatLeavesItsWorkAloneIsFound(t *testing.T) {
 		if q.IsWedged(time.Now()) {
 			t.Error("a queue without work is taken for wedged")
 		}
-		q.Add(ClaimKey("first"), AttachLane, Place{})
+		q.Add(AttachmentKey("first"), AttachLane, Place{})
 		synctest.Wait()
 		q.SetLimits(Limits{Workers: 10, PerNode: 0, Parallel: true})
-		q.Add(ClaimKey("second"), AttachLane, Place{})
+		q.Add(AttachmentKey("second"), AttachLane, Place{})
 		time.Sleep(WedgedAfter)
 		if q.IsWedged(time.Now()) {
 			t.Error("a queue is taken for wedged too early")
@@ -53,12 +53,12 @@ func TestQueueOfADriverThatDrainsIsNotTakenForWedged(t *testing.T) {
 		q.Open()
 		ctx, cancel := context.WithCancel(t.Context())
 		go q.Run(ctx, func(*Item) {}) // its call hangs
-		q.Add(ClaimKey("hanging"), AttachLane, Place{})
+		q.Add(AttachmentKey("hanging"), AttachLane, Place{})
 		synctest.Wait()
 		q.SetLimits(Limits{Workers: 10, PerNode: 0, Parallel: true})
 		cancel()
 		synctest.Wait()
-		q.Add(ClaimKey("waiting"), AttachLane, Place{})
+		q.Add(AttachmentKey("waiting"), AttachLane, Place{})
 		time.Sleep(10 * WedgedAfter)
 		if q.IsWedged(time.Now()) {
 			t.Error("a queue that has ended is taken for one that leaves its work alone")

@@ -69,7 +69,7 @@ func (w *workshop) add(name string, l queue.Lane, c call) {
 	if w.late || l == queue.FinalizerLane {
 		p = queue.Place{Node: p.Node}
 	}
-	w.queue.Add(queue.ClaimKey(name), l, p)
+	w.queue.Add(queue.AttachmentKey(name), l, p)
 }
 
 func (w *workshop) work(e *queue.Item) {

@@ -68,7 +68,7 @@ func isAnswer(ctx context.Context, err error) bool {
 
 // mayCall returns an error, right before a call or a write, if the lease may not last for it. After a stop of
 // the process it finds that the lease is too old, or that the deadline has passed.
-func (l *Worker) mayCall(ctx context.Context) error {
+func (w *Worker) mayCall(ctx context.Context) error {
 	longest := time.Duration(0)
 	if deadline, ok := ctx.Deadline(); ok {
 		longest = time.Until(deadline)
@@ -76,7 +76,7 @@ func (l *Worker) mayCall(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return l.term.Begin(longest)
+	return w.term.Begin(longest)
 }
 
 // isFenced reports whether a call or a write was not made because the lease was not renewed in time. Such an

@@ -17,72 +17,72 @@ import (
 // drainWorkers bounds the reads of VolumeAttachments that may have vanished, and then the detaches, that run at once.
 const drainWorkers = 8
 
-// DetachUnowned detaches the unowned publications before another process may work for the driver. All other
+// DetachDangling detaches the dangling publications before another process may work for the driver. All other
 // work for the driver has ended. It keeps publications that it cannot detach for the next term. It blocks
 // until the detaches have ended, or ctx ends.
-func (l *Worker) DetachUnowned(ctx context.Context) {
-	if l.Away() != nil || ctx.Err() != nil || !l.Decider().Capabilities.PublishUnpublish {
+func (w *Worker) DetachDangling(ctx context.Context) {
+	if w.Away() != nil || ctx.Err() != nil || !w.Decider().Capabilities.PublishUnpublish {
 		return
 	}
-	l.findVanished(ctx)
-	l.Table.Confirm()
-	byVolume := map[string][]volume.Unowned{}
-	for _, u := range l.Table.UnownedAll() {
+	w.findVanished(ctx)
+	w.Table.Confirm()
+	byVolume := map[string][]volume.Dangling{}
+	for _, u := range w.Table.AllDangling() {
 		byVolume[u.Target.VolumeHandle] = append(byVolume[u.Target.VolumeHandle], u)
 	}
-	parallel, r := l.Settings().ParallelMultiNode, l.newRound()
+	parallel, r := w.Settings().ParallelMultiNode, w.newRound()
 	var tasks []func()
 	for _, all := range byVolume {
 		oneByOne := len(all) // publications that one task detaches
-		if parallel && !slices.ContainsFunc(all, func(u volume.Unowned) bool { return !l.isSurelyShared(u.FormerOwner, u.Record) }) {
+		if parallel && !slices.ContainsFunc(all, func(u volume.Dangling) bool { return !w.isSurelyShared(u.FormerOwner, u.Record) }) {
 			oneByOne = 1 // calls for a multi-node volume may run side by side
 		}
 		for some := range slices.Chunk(all, oneByOne) {
 			tasks = append(tasks, func() {
 				for _, u := range some {
-					err := l.detachUnowned(ctx, r, u)
+					err := w.detachDangling(ctx, r, u)
 					for isFenced(err) && ctx.Err() == nil {
 						sleep(ctx, fencePause)
-						err = l.detachUnowned(ctx, r, u)
+						err = w.detachDangling(ctx, r, u)
 					}
 					if err != nil {
-						l.logLine(l.UnownedLogger(u), true, "VolumeAttachment is gone and its volume may stay attached: not detached", "err", err)
+						w.logLine(w.DanglingLogger(u), true, "VolumeAttachment is gone and its volume may stay attached: not detached", "err", err)
 					}
 				}
 			})
 		}
 	}
-	l.sideBySide(tasks)
+	w.sideBySide(tasks)
 }
 
 // findVanished ends the volume.Attachments of VolumeAttachments that have vanished. It reads a VolumeAttachment again if its
 // status does not say "attached" yet: the watch may not have reported its deletion.
-func (l *Worker) findVanished(ctx context.Context) {
+func (w *Worker) findVanished(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	l.findMissing()
+	w.findMissing()
 	var questions []func()
-	for _, c := range l.Table.Attachments() {
-		if va := l.Overlay.Attachment(c.Name); va != nil && c.MayBePublished() && !va.Status.Attached {
+	for _, c := range w.Table.Attachments() {
+		if va := w.Overlay.Attachment(c.Name); va != nil && c.MayBePublished() && !va.Status.Attached {
 			questions = append(questions, func() {
-				if va, err := l.read(ctx, c.Name); err == nil && (va == nil || va.UID != c.UID) {
-					l.Table.ReadGone(c.Identity, false)
+				if va, err := w.read(ctx, c.Name); err == nil && (va == nil || va.UID != c.UID) {
+					w.Table.ReadGone(c.Identity, false)
 				}
 			})
 		}
 	}
-	l.sideBySide(questions)
+	w.sideBySide(questions)
 }
 
 // sideBySide calls all, a few at a time, and returns when all have returned.
-func (l *Worker) sideBySide(all []func()) {
+func (w *Worker) sideBySide(all []func()) {
 	var running errgroup.Group
 	running.SetLimit(drainWorkers)
 	for _, f := range all {
-		running.Go(func() error { panics.Contain(l.CannotDrain, f); return nil })
+		running.Go(func() error { panics.Contain(w.CannotDrain, f); return nil })
 	}
 	_ = running.Wait() // none returns an error
 }
 
 // CannotDrain logs a panic: the lease is released nevertheless.
-func (l *Worker) CannotDrain(err error) { l.Logger.Error(err, "Failed to drain the driver") }
+func (w *Worker) CannotDrain(err error) { w.Logger.Error(err, "Failed to drain the driver") }

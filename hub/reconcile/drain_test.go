@@ -30,9 +30,9 @@ func TestWhatAnOwnerLeavesWhileTheDriverDrainsIsNotForgotten(t *testing.T) {
 		}
 		d.Table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget}, false)
 		d.Table.Close()
-		u, _ := d.Table.Unowned(routedTarget)
-		_ = d.detachUnowned(t.Context(), d.newRound(), u)
-		if _, unowned := d.Table.Unowned(routedTarget); session.calls == 0 && !unowned {
+		u, _ := d.Table.Dangling(routedTarget)
+		_ = d.detachDangling(t.Context(), d.newRound(), u)
+		if _, dangling := d.Table.Dangling(routedTarget); session.calls == 0 && !dangling {
 			t.Error("published and forgotten")
 		}
 	})

@@ -19,7 +19,7 @@ import (
 // execution is one run on a VolumeAttachment. Before each effect it looks at the objects again: volume.Table returns the next effect, and
 // takes its outcome. The execution decides nothing itself.
 type execution struct {
-	leader     *Worker
+	worker     *Worker
 	item       *queue.Item
 	op         attach.Operation
 	attachment *volume.Attachment
@@ -40,7 +40,7 @@ var errUndone = errors.New("another client undoes what the hub writes into the V
 // execute carries out what a VolumeAttachment requires, effect by effect. It stops at the first error, and at an effect that it
 // has made before. After errBlocked the worker must not use the item any more.
 func (x *execution) execute(ctx context.Context) error {
-	table := x.leader.Table
+	table := x.worker.Table
 	var reserved attach.Target
 	asked := false // right before the publish: a detach elsewhere may have become due during the writes
 	for {
@@ -58,7 +58,7 @@ func (x *execution) execute(ctx context.Context) error {
 			return errUndone
 		}
 		if at := effect.Target; at.VolumeHandle != "" && (at != reserved || effect.Kind == volume.Publish && !asked) {
-			if !x.leader.Queue.MayCall(x.item, x.place(at)) {
+			if !x.worker.Queue.MayCall(x.item, x.place(at)) {
 				return errBlocked
 			}
 			reserved, asked = at, effect.Kind == volume.Publish
@@ -76,45 +76,45 @@ func (x *execution) execute(ctx context.Context) error {
 // look makes the plan for the objects as they are now. It ends the run with errBlocked if its direction has changed: by the
 // lane the Queue knows what goes before what.
 func (x *execution) look(ctx context.Context) error {
-	l := x.leader
+	w := x.worker
 	if x.run.Released {
 		return nil
 	}
 	x.run.Plan = attach.Plan{} // Idle
 	if len(x.done) > 0 {
-		now := l.Overlay.Attachment(x.object.Name)
+		now := w.Overlay.Attachment(x.object.Name)
 		if now == nil || now.UID != x.object.UID {
 			return nil
 		}
-		x.object, x.attachment = now, l.Table.Open(now)
+		x.object, x.attachment = now, w.Table.Open(now)
 	}
-	decider := l.Decider()
-	op, lane := l.Table.Required(decider, x.object)
+	decider := w.Decider()
+	op, lane := w.Table.Required(decider, x.object)
 	if op == attach.Idle {
 		return nil
 	}
 	if (lane == queue.DetachLane) != (x.item.Lane == queue.DetachLane) {
-		l.Queue.End(x.item, queue.Again(lane))
+		w.Queue.End(x.item, queue.Again(lane))
 		return errBlocked
 	}
-	if err := l.checkCapability(decider, op); err != nil {
+	if err := w.checkCapability(decider, op); err != nil {
 		return err
 	}
 	inputs, err := x.inputs(ctx)
 	// What the objects record is the belief, if this process knows nothing; later the note is that of this run, which may not have called
 	// yet. Also if a read has failed: an item of which nothing is known would lose its place on a full node.
 	if record, ok := decider.Recorded(inputs); ok && len(x.done) == 0 {
-		l.Table.Restore(x.attachment, record)
+		w.Table.Restore(x.attachment, record)
 	}
 	if err != nil {
 		return err
 	}
 	if x.run.Plan, err = decider.Decide(inputs); err != nil {
-		l.Table.SetLost(x.object, false) // it cannot be repaired now; the next listing finds it again
+		w.Table.SetLost(x.object, false) // it cannot be repaired now; the next listing finds it again
 		return err
 	}
 	if len(x.done) == 0 && x.run.Plan.Publish != nil && x.run.Plan.Nodes != attach.MultiNode {
-		l.readOthers(ctx, x.object)
+		w.readOthers(ctx, x.object)
 	}
 	return nil
 }
@@ -122,29 +122,29 @@ func (x *execution) look(ctx context.Context) error {
 // inputs returns what the plan is made from. What the caches may lack is read once in a run; a PersistentVolume once more after its
 // finalizer was written, and the CSINode once more after the publish.
 func (x *execution) inputs(ctx context.Context) (attach.Inputs, error) {
-	l, va := x.leader, x.object
-	believed := l.Table.Look(va.Name, va.UID)
+	w, va := x.worker, x.object
+	believed := w.Table.Look(va.Name, va.UID)
 	inputs := attach.Inputs{VolumeAttachment: va, Lost: believed.Lost, Unpublished: va.Status.Attached && believed.Belief == volume.Unpublished}
 	if believed.Belief == volume.Published {
 		inputs.Published = &believed.Record
 	}
 	var err error
 	name := attach.VolumeName(va)
-	inputs.PersistentVolume = l.Overlay.Volume(name)
+	inputs.PersistentVolume = w.Overlay.Volume(name)
 	if name != "" && inputs.PersistentVolume == nil && (inputs.Published == nil || x.op == attach.Detaching) {
 		if !x.volumeRead {
-			if x.volume, err = l.Cluster.ReadVolume(ctx, name); err != nil {
+			if x.volume, err = w.Cluster.ReadVolume(ctx, name); err != nil {
 				return inputs, err
 			}
 			x.volumeRead = true
 		}
 		inputs.PersistentVolume = x.volume
 		if x.volume == nil && x.op == attach.Detaching {
-			inputs.PersistentVolume = l.Cluster.DeletedVolume(name)
+			inputs.PersistentVolume = w.Cluster.DeletedVolume(name)
 		}
 	}
 	if !x.nodeRead {
-		if x.node, x.nodeRead, err = l.Cluster.FindCSINode(ctx, va); err != nil {
+		if x.node, x.nodeRead, err = w.Cluster.FindCSINode(ctx, va); err != nil {
 			return inputs, err
 		}
 	}
@@ -156,26 +156,26 @@ func (x *execution) inputs(ctx context.Context) (attach.Inputs, error) {
 func (x *execution) place(t attach.Target) queue.Place {
 	p := queue.Place{Target: t, Node: x.object.Spec.NodeName, Shared: x.run.Plan.Nodes == attach.MultiNode}
 	if t != x.run.Plan.Target {
-		p.Shared = x.leader.isSurelyShared(x.attachment.Identity, x.leader.Table.Look(x.object.Name, x.object.UID).Record)
+		p.Shared = x.worker.isSurelyShared(x.attachment.Identity, x.worker.Table.Look(x.object.Name, x.object.UID).Record)
 	}
 	return p
 }
 
 // do carries out one effect, and returns its outcome.
 func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcome, error) {
-	l := x.leader
-	a := l.attacher(x.item.Key)
+	w := x.worker
+	a := w.attacher(x.item.Key)
 	var o volume.Outcome
 	var err error
 	if k := effect.Kind; k == volume.Unpublish && x.op == attach.Detaching && x.object.DeletionTimestamp == nil ||
 		k == volume.MarkDetached && x.run.Plan.StatusFirst && effect.Target.VolumeHandle != "" {
-		if err = l.checkUnused(ctx, x.object, effect.Target); err != nil {
-			return volume.Outcome{Result: l.resultOf(err, x.item)}, err
+		if err = w.checkUnused(ctx, x.object, effect.Target); err != nil {
+			return volume.Outcome{Result: w.resultOf(err, x.item)}, err
 		}
 	}
 	switch effect.Kind {
 	case volume.FindOwners:
-		o.Owner, err = l.owners(ctx, x.attachment.Identity, effect.Target, x.op == attach.Detaching)
+		o.Owner, err = w.owners(ctx, x.attachment.Identity, effect.Target, x.op == attach.Detaching)
 	case volume.ReadSecret:
 		x.secrets, err = a.Secrets(ctx, x.run.Plan.SecretRef)
 	case volume.AddFinalizers:
@@ -188,20 +188,20 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		o.Context, err = a.Publish(ctx, x.run.Plan, o.Secrets)
 		x.nodeRead = false // the driver may have registered another node ID during the call
 	case volume.MarkAttached:
-		err = a.MarkAttached(ctx, x.object, x.run.Plan.Target, l.Table.Look(x.object.Name, x.object.UID).Context)
+		err = a.MarkAttached(ctx, x.object, x.run.Plan.Target, w.Table.Look(x.object.Name, x.object.UID).Context)
 	case volume.Unpublish:
 		now := x.run.Plan.SecretRef
 		if effect.Target.VolumeHandle != x.run.Plan.Target.VolumeHandle {
 			now = nil // the PersistentVolume was recreated: its Secret is that of another volume
 		}
-		err = l.unpublish(ctx, x.item.Key, l.Table.Look(x.object.Name, x.object.UID).Publication, effect.Target, now)
+		err = w.unpublish(ctx, x.item.Key, w.Table.Look(x.object.Name, x.object.UID).Publication, effect.Target, now)
 	case volume.Disown:
-		l.logLine(klog.FromContext(ctx), true, "The volume stays attached at its previous target, detaching it later",
+		w.logLine(klog.FromContext(ctx), true, "The volume stays attached at its previous target, detaching it later",
 			"previousVolumeHandle", effect.Target.VolumeHandle, "previousNodeID", effect.Target.NodeID)
 	case volume.Release:
 		var alive *storagev1.VolumeAttachment
 		if alive, err = a.Release(ctx, x.object); err == nil && alive == nil {
-			l.Overlay.MarkDeleted(x.object) // a watch that has ended may report it a minute late
+			w.Overlay.MarkDeleted(x.object) // a watch that has ended may report it a minute late
 		}
 		o.Alive, x.object = alive != nil, cmp.Or(alive, x.object)
 	case volume.MarkDetached:
@@ -209,14 +209,14 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 	case volume.LookAgain:
 		err = errOwnerUnclear
 	}
-	if o.Result = l.resultOf(err, x.item); effect.Kind == volume.Publish && isNodeFull(err) {
+	if o.Result = w.resultOf(err, x.item); effect.Kind == volume.Publish && isNodeFull(err) {
 		o.Result = volume.NoPlace
 	}
 	return o, err
 }
 
 // resultOf returns the Result of an effect that ended with an error.
-func (l *Worker) resultOf(err error, e *queue.Item) volume.Result {
+func (w *Worker) resultOf(err error, e *queue.Item) volume.Result {
 	call := (*attach.CallError)(nil)
 	switch {
 	case err == nil:
@@ -230,8 +230,8 @@ func (l *Worker) resultOf(err error, e *queue.Item) volume.Result {
 }
 
 // unpublish calls ControllerUnpublishVolume at a target for an item. now is the Secret that the PersistentVolume names now, nil for none.
-func (l *Worker) unpublish(ctx context.Context, key queue.Key, p volume.Publication, target attach.Target, now *corev1.SecretReference) error {
-	a := l.attacher(key)
+func (w *Worker) unpublish(ctx context.Context, key queue.Key, p volume.Publication, target attach.Target, now *corev1.SecretReference) error {
+	a := w.attacher(key)
 	secrets, err := a.UnpublishSecrets(ctx, target, p.Record, now, p.Secrets)
 	if err != nil {
 		return err
@@ -244,29 +244,29 @@ func (l *Worker) unpublish(ctx context.Context, key queue.Key, p volume.Publicat
 var errOwnerUnclear = errors.New("another VolumeAttachment may have the volume at this node ID: this is looked at again")
 
 // attacher returns the Attacher for the worker of an item. The objects that its writes return count as seen by that worker.
-func (l *Worker) attacher(key queue.Key) attach.Attacher {
-	a := l.Writer()
-	a.Controller, a.Written = &callerOf{l, key}, workerWrites{l.Overlay, l.Table}
+func (w *Worker) attacher(key queue.Key) attach.Attacher {
+	a := w.Writer()
+	a.Controller, a.Written = &callerOf{w, key}, workerWrites{w.Overlay, w.Table}
 	return a
 }
 
 // Writer returns the Attacher for all others, without a Controller. The objects that its writes return do not count as seen by a
 // worker: they may show a deletion, say.
-func (l *Worker) Writer() attach.Attacher {
+func (w *Worker) Writer() attach.Attacher {
 	return attach.Attacher{
 		Writer: attach.Writer{
-			Kube:    l.Kube,
-			Limit:   l.budget.Wait,
-			Fence:   l.mayCall,
-			Written: l.Overlay,
+			Kube:    w.Kube,
+			Limit:   w.budget.Wait,
+			Fence:   w.mayCall,
+			Written: w.Overlay,
 			// If the process is stopped during a write, the write is over before another process may take
 			// the lease. 0: no lease.
-			Timeout:         l.WriteLimit,
-			FinalizerWrites: &l.finalizerWrites,
+			Timeout:         w.WriteLimit,
+			FinalizerWrites: &w.finalizerWrites,
 		},
-		CallTimeout: l.Settings().Timeout,
-		MayName:     l.MayName,
-		Redactor:    l.Redactor,
+		CallTimeout: w.Settings().Timeout,
+		MayName:     w.MayName,
+		Redactor:    w.Redactor,
 	}
 }
 

@@ -190,7 +190,7 @@ func TestNothingIsDoneAfterAnError(t *testing.T) {
 				c.breaks(x)
 				va := x.Overlay.Attachment("va")
 				_, lane := x.wanted("va")
-				x.Queue.Add(queue.ClaimKey("va"), lane, queue.Place{})
+				x.Queue.Add(queue.AttachmentKey("va"), lane, queue.Place{})
 				_, err := x.carryOut(x.t.Context(), x.start(x.t), va) // that writes no error
 				if got := writes() - before; err == nil || got != c.writes || !slices.Equal(x.recording.calls, c.calls) {
 					t.Errorf("%v after calls %v and %d writes, want an error after %v and %d", err, x.recording.calls, got, c.calls, c.writes)
@@ -233,8 +233,8 @@ func TestAttachGoesOnAfterOneAnswerAtThePreviousTargetAndADetachAfterThree(t *te
 			if want := []string{"publish id", "unpublish id", "unpublish id", "publish id-new"}; !slices.Equal(x.recording.calls, want) {
 				t.Errorf("calls %v, want %v", x.recording.calls, want)
 			}
-			if _, unowned := x.Table.Unowned(routedTarget); !unowned || attach.NotedTarget(x.get()).NodeID != "id-new" {
-				t.Errorf("unowned at the previous target: %v, noted: %v", unowned, attach.NotedTarget(x.get()))
+			if _, dangling := x.Table.Dangling(routedTarget); !dangling || attach.NotedTarget(x.get()).NodeID != "id-new" {
+				t.Errorf("dangling at the previous target: %v, noted: %v", dangling, attach.NotedTarget(x.get()))
 			}
 		})
 	})

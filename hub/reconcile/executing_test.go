@@ -135,14 +135,14 @@ func (x *executing) delete() {
 func (x *executing) look() error {
 	x.t.Helper()
 	_, lane := x.wanted("va")
-	x.Queue.Add(queue.ClaimKey("va"), lane, queue.Place{})
+	x.Queue.Add(queue.AttachmentKey("va"), lane, queue.Place{})
 	return x.lookWith(x.start(x.t))
 }
 
 // lookWith is look with the entry of the VolumeAttachment.
 func (x *executing) lookWith(e *queue.Item) error {
 	x.t.Helper()
-	if e == nil || e.Key != queue.ClaimKey("va") {
+	if e == nil || e.Key != queue.AttachmentKey("va") {
 		x.t.Fatalf("%+v starts, want the VolumeAttachment", e)
 	}
 	va := x.Overlay.Attachment("va")

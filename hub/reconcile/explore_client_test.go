@@ -312,8 +312,8 @@ func (s exploredSession) ControllerUnpublishVolume(ctx context.Context, q *csi.C
 // nameOfRun names the run of an entry.
 func nameOfRun(key queue.Key) string {
 	switch key.Kind {
-	case queue.UnownedKind:
-		return fmt.Sprintf("unowned %s@%s", key.Target.VolumeHandle, key.Target.NodeID)
+	case queue.DanglingKind:
+		return fmt.Sprintf("dangling %s@%s", key.Target.VolumeHandle, key.Target.NodeID)
 	case queue.FinalizerKind:
 		return "finalizer " + key.Name
 	}

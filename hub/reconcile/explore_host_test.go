@@ -218,7 +218,7 @@ func (h *exploredHost) loseLease() {
 	h.workers.Wait()
 	clear(h.runs)
 	l.Table.Close()
-	l.DetachUnowned(h.calls)
+	l.DetachDangling(h.calls)
 }
 
 // change takes an event of a watch, as an informer does.
@@ -313,9 +313,9 @@ func (h *exploredHost) checkSent(q request) {
 	for _, va := range h.cluster.AttachmentsOfDriver(exploredDriver) {
 		va = h.overlay().Newest(va)
 		noted := attach.NotedTarget(va)
-		e, ok := h.memory.Queue.Look(queue.ClaimKey(va.Name))
+		e, ok := h.memory.Queue.Look(queue.AttachmentKey(va.Name))
 		waits := ok && e.Lane == queue.DetachLane && (e.State != queue.Delayed || e.Tries == 0)
-		if e.State != queue.Running && h.failed[nameOfRun(queue.ClaimKey(va.Name))] > h.due[q.run] {
+		if e.State != queue.Running && h.failed[nameOfRun(queue.AttachmentKey(va.Name))] > h.due[q.run] {
 			continue // it has had its try
 		}
 		if waits && va.Name != q.run && h.memory.Table.Look(va.Name, va.UID).Belief != volume.Unpublished && va.DeletionTimestamp != nil {

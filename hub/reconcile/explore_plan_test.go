@@ -23,7 +23,7 @@ var tableRules = []snapshot.Rule{
 	snapshot.Skip("sync.Mutex", "queue.term.wake"),
 	snapshot.Share("*v1.SecretReference", "queue.Limits.Pause", "queue.Retries.Session", "queue.Retries.LastSession", "queue.Queue.beliefs"),
 	snapshot.Zero("time.Time"),
-	snapshot.Skip("volume.Unowned.Error"),
-	snapshot.Saturate(2, "volume.Unowned.Failures", "volume.Unowned.refusals"),
+	snapshot.Skip("volume.Dangling.Error"),
+	snapshot.Saturate(2, "volume.Dangling.Failures", "volume.Dangling.refusals"),
 	snapshot.Saturate(4, "volume.Attachment.refusals"),
 }

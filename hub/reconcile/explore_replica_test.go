@@ -78,16 +78,16 @@ func (k *exploredKey) raw() string {
 // replica is a replica of the hub in a state of the world. It is a value: how it came about, and what the world has to know
 // of it. A step makes it live again from the start, gives it one more input, and takes the next value of it.
 type replica struct {
-	before  *replica
-	in      input
-	key     *exploredKey
-	waiting []request
-	delayed []string // entries
-	busy    bool     // it has entries
-	leads   bool
-	expired bool
-	unowned []volume.Unowned
-	fault   error
+	before   *replica
+	in       input
+	key      *exploredKey
+	waiting  []request
+	delayed  []string // entries
+	busy     bool     // it has entries
+	leads    bool
+	expired  bool
+	dangling []volume.Dangling
+	fault    error
 }
 
 // replicas remembers what becomes of replicas: nearly all steps of the world make a replica do what another one did before.
@@ -158,7 +158,7 @@ func live(r *replica, in input) *replica {
 		h.take(earlier)
 	}
 	next := &replica{before: r, in: in, key: &exploredKey{}, waiting: h.box.requests(), leads: h.leader != nil, expired: h.expired, fault: h.fault}
-	next.unowned = h.memory.Table.UnownedAll()
+	next.dangling = h.memory.Table.AllDangling()
 	for key, e := range h.entries() {
 		next.busy = true
 		if e.State == queue.Delayed {

@@ -98,11 +98,11 @@ func (w *exploredWorld) checkRequest(i int, q request) error {
 	}
 	c, seen := w.call(q), w.seen()
 	va, found := w.api.find(attachments, q.run).(*storagev1.VolumeAttachment)
-	unowned := strings.HasPrefix(q.run, "unowned ")
+	dangling := strings.HasPrefix(q.run, "dangling ")
 	// Who uses a volume stops, and nobody begins, so what a replica has read is not older than it may be.
-	deleted := !unowned && (!found || va.UID != q.seen || va.DeletionTimestamp != nil)
+	deleted := !dangling && (!found || va.UID != q.seen || va.DeletionTimestamp != nil)
 	err := cmp.Or(safety.Detach(c, seen.Claims), safety.Use(c, q.target == w.users.used, deleted))
-	if err != nil || unowned || w.users.taint {
+	if err != nil || dangling || w.users.taint {
 		return err // a finalizer that a user strips and a node ID that changes make a call for what is recorded necessary
 	}
 	// A crash, and an answer that was lost, are before the record.
@@ -113,7 +113,7 @@ func (w *exploredWorld) checkRequest(i int, q request) error {
 }
 
 // checkWrite looks at what a write of the hub changes. A VolumeAttachment may go if its node has another node ID now and the
-// driver has refused often enough to unpublish at the former one: that publication is unowned then (core.md, A new target
+// driver has refused often enough to unpublish at the former one: that publication is dangling then (core.md, A new target
 // while the old one is refused). Its PersistentVolume stays. Once no attach
 // was required, the status says so before the detach (core.md, F4).
 func (m *volumeModel) checkWrite(before *exploredWorld, q request, after *exploredWorld) (*exploredWorld, error) {

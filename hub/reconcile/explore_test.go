@@ -14,7 +14,7 @@ import "testing"
 // (exploredBooks), informers (exploredHost.change and relist), the start of a term (exploredHost.lead for manager.lead and
 // leader.run) and its end after a loss (loseLease). Entries start as soon as Table.Take lets them.
 //
-// Left out are: the clock, which stands still but for the end of a lease, so that stuckAfter, the age of unowned publications
+// Left out are: the clock, which stands still but for the end of a lease, so that stuckAfter, the age of dangling publications
 // and full nodes play no part, and any delay may end next; listings of the driver; graceful releases of the lease; Secrets;
 // sessions that end; Nodes that are not ready; and requests that arrive after their sender has lost the lease, which the fence and the
 // deadlines exclude (package lease).

@@ -203,7 +203,7 @@ func (w *exploredWorld) describe() string {
 			fmt.Fprintf(&b, "%s does not run\n", nameOfReplica(i))
 			continue
 		}
-		fmt.Fprintf(&b, "%s: leads %t, delayed %v, unowned %d, events %v, lists %v\n", nameOfReplica(i), p.replica.leads, p.replica.delayed, len(p.replica.unowned), p.events, p.lists)
+		fmt.Fprintf(&b, "%s: leads %t, delayed %v, dangling %d, events %v, lists %v\n", nameOfReplica(i), p.replica.leads, p.replica.delayed, len(p.replica.dangling), p.events, p.lists)
 		for _, f := range p.flights {
 			fmt.Fprintf(&b, "  in flight: %v (answered %t)\n", f.request, f.answered)
 		}

@@ -104,7 +104,7 @@ func TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess(t *testing.T) {
 	paused := &pausing{connected{Session: session}, func() {}}
 	d.connectTo(paused)
 	publish := func() error {
-		_, err := (&callerOf{d.Worker, queue.ClaimKey("va")}).ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "n",
+		_, err := (&callerOf{d.Worker, queue.AttachmentKey("va")}).ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "n",
 			VolumeCapability: &csi.VolumeCapability{
 				AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
 				AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},

@@ -11,28 +11,28 @@ import (
 
 // workOnFinalizer removes the driver's finalizer from a PersistentVolume that is being deleted or was migrated
 // back, once no VolumeAttachment names it and its volume cannot be published any more. It returns how the run ends.
-func (l *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) queue.End {
-	name, settings := e.Key.Name, l.Settings()
-	pv := l.Overlay.Volume(name)
+func (w *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) queue.End {
+	name, settings := e.Key.Name, w.Settings()
+	pv := w.Overlay.Volume(name)
 	if pv == nil {
 		return queue.Finished
 	}
-	patch := l.Decider().ReleaseVolume(pv, l.Cluster.VolumeInUse(name))
+	patch := w.Decider().ReleaseVolume(pv, w.Cluster.VolumeInUse(name))
 	if patch == nil {
 		return queue.Finished
 	}
-	switch claimed, published := l.Table.Withholds(name, pv.Handle, settings.StuckAfter, time.Now()); {
+	switch claimed, published := w.Table.Withholds(name, pv.Handle, settings.StuckAfter, time.Now()); {
 	case claimed: // its VolumeAttachment has just been deleted, and a worker may still detach it
 		return queue.BackOff(queue.FinalizerLane, settings.Retry.Initial)
 	case published: // it must not be deleted before it is unpublished
 		return queue.BackOff(queue.FinalizerLane, settings.Retry.Max)
 	}
-	known, err := l.knowsAll(ctx)
+	known, err := w.knowsAll(ctx)
 	if err == nil && !known {
 		return queue.BackOff(queue.FinalizerLane, staleCachePause)
 	}
 	if err == nil {
-		err = l.attacher(e.Key).ReleaseVolume(ctx, patch)
+		err = w.attacher(e.Key).ReleaseVolume(ctx, patch)
 	}
 	switch {
 	case err == nil:
@@ -40,17 +40,17 @@ func (l *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) queue.End {
 	case isFenced(err):
 		return queue.Postpone(e.Lane, fencePause)
 	case errors.Is(err, attach.ErrStale):
-		l.refreshVolume(ctx, name)
+		w.refreshVolume(ctx, name)
 	}
-	delay := backoff(settings.Retry, l.Queue.Failed(e, attach.Detaching, attach.Message(err), causeOf(err)), err, jitter)
-	l.Logger.V(2).Info("Failed to remove the finalizer from the PersistentVolume, will retry",
+	delay := backoff(settings.Retry, w.Queue.Failed(e, attach.Detaching, attach.Message(err), causeOf(err)), err, jitter)
+	w.Logger.V(2).Info("Failed to remove the finalizer from the PersistentVolume, will retry",
 		"persistentVolume", name, "volumeHandle", pv.Handle, "failures", e.Tries, "retryIn", delay, "err", err)
 	return queue.BackOff(queue.FinalizerLane, delay)
 }
 
 // refreshVolume reads a PersistentVolume again. If that fails, the watch will report its state.
-func (l *Worker) refreshVolume(ctx context.Context, name string) {
-	if pv, err := l.Cluster.ReadVolume(ctx, name); err == nil && pv != nil {
-		l.Overlay.PersistentVolumeWritten(pv)
+func (w *Worker) refreshVolume(ctx context.Context, name string) {
+	if pv, err := w.Cluster.ReadVolume(ctx, name); err == nil && pv != nil {
+		w.Overlay.PersistentVolumeWritten(pv)
 	}
 }

@@ -31,38 +31,38 @@ type stuckVolume struct {
 
 // ReportOverdue reports what has had no success for too long, also while the driver cannot be called: calls that hang, of which
 // nothing else is logged until their timeout, which may be hours, and VolumeAttachments that are stuck.
-func (l *Worker) ReportOverdue(ctx context.Context) {
-	l.logHanging(time.Now())
+func (w *Worker) ReportOverdue(ctx context.Context) {
+	w.logHanging(time.Now())
 	stuck := map[types.UID]stuckVolume{}
 	var fresh []string
-	for _, va := range l.Overlay.AttachmentsOfDriver(l.Driver) {
-		op, _ := l.Table.Required(l.Decider(), va)
+	for _, va := range w.Overlay.AttachmentsOfDriver(w.Driver) {
+		op, _ := w.Table.Required(w.Decider(), va)
 		now := time.Now()
-		if !op.IsStuck(va, l.Settings().StuckAfter, now) {
+		if !op.IsStuck(va, w.Settings().StuckAfter, now) {
 			continue
 		}
-		v := l.stuck[va.UID]
+		v := w.stuck[va.UID]
 		isNew := v.op != op
 		if isNew {
 			v = stuckVolume{op: op}
 			fresh = append(fresh, va.Name)
-			l.Warn(va, titleOf(op)+stuckEvent, fmt.Sprintf("%s requested at %s without success, retries continue", op, op.Since(va).UTC().Format(time.RFC3339)))
+			w.Warn(va, titleOf(op)+stuckEvent, fmt.Sprintf("%s requested at %s without success, retries continue", op, op.Since(va).UTC().Format(time.RFC3339)))
 		}
-		item, _ := l.Queue.Look(queue.ClaimKey(va.Name))
+		item, _ := w.Queue.Look(queue.AttachmentKey(va.Name))
 		// While a call hangs or the driver is away, no try fails: an older error in the status is not the reason. Each of the two is
 		// written once. Otherwise the error there is the last one.
-		calling, away := !item.Call.Since.IsZero(), l.Away()
+		calling, away := !item.Call.Since.IsZero(), w.Away()
 		down := !calling && away != nil
 		if hangs(item.Call.Since, now) && !v.hangs || down && !v.down || isNew && op.LastError(va) == nil {
 			v.hangs, v.down = v.hangs || calling, v.down || down
-			l.saveError(ctx, l.Writer(), va, op, stuckError(va, op, item.Tries, whyStuck(away, item, va.Spec.NodeName)))
+			w.saveError(ctx, w.Writer(), va, op, stuckError(va, op, item.Tries, whyStuck(away, item, va.Spec.NodeName)))
 		}
 		stuck[va.UID] = v
 	}
 	if len(fresh) > 0 {
 		klog.FromContext(ctx).Info("VolumeAttachments are stuck", "new", len(fresh), "all", len(stuck), "example", fresh[0])
 	}
-	l.stuck = stuck
+	w.stuck = stuck
 }
 
 // whyStuck returns why an item makes no progress: its call in flight, the connection, the last error, or what it waits for.
@@ -101,25 +101,25 @@ func stuckError(va *storagev1.VolumeAttachment, op attach.Operation, tries int, 
 
 // logHanging logs the oldest call if it hangs, or that the driver answers no call although each call ends at its
 // timeout before it hangs.
-func (l *Worker) logHanging(now time.Time) {
+func (w *Worker) logHanging(now time.Time) {
 	var oldest queue.Flight
-	calls := l.Queue.Calls()
+	calls := w.Queue.Calls()
 	if len(calls) > 0 {
 		oldest = slices.MinFunc(calls, func(a, b queue.Flight) int { return a.Since.Compare(b.Since) })
 	}
 	var unanswered time.Time
-	if s := l.Session(); s != nil {
-		unanswered = s.UnansweredSince(l.Queue.Has)
+	if s := w.Session(); s != nil {
+		unanswered = s.UnansweredSince(w.Queue.Has)
 	}
 	switch {
 	case hangs(oldest.Since, now):
-		logger := l.Logger.WithValues("volumeAttachment", oldest.VolumeAttachment)
-		if va := l.Overlay.Attachment(oldest.VolumeAttachment); va != nil {
-			logger = l.VolumeLogger(va)
+		logger := w.Logger.WithValues("volumeAttachment", oldest.VolumeAttachment)
+		if va := w.Overlay.Attachment(oldest.VolumeAttachment); va != nil {
+			logger = w.VolumeLogger(va)
 		}
 		logger.Info(oldest.Method+" unanswered", "for", now.Sub(oldest.Since).Round(time.Second), "callsInFlight", len(calls))
 	case hangs(unanswered, now):
-		l.Logger.Info("Driver answers no call", "for", now.Sub(unanswered).Round(time.Second), "callsInFlight", len(calls))
+		w.Logger.Info("Driver answers no call", "for", now.Sub(unanswered).Round(time.Second), "callsInFlight", len(calls))
 	}
 }
 

@@ -23,20 +23,20 @@ const readFor = 2 * time.Second
 // exists: the former owner's object still exists and is being detached, so no other object has its name. Then it reads only
 // VolumeAttachments that surely are about the volume. Otherwise a single
 // VolumeAttachment of an unknown volume would keep all volumes from being detached.
-func (l *Worker) owners(ctx context.Context, formerOwner volume.Identity, target attach.Target, exists bool) (volume.Ownership, error) {
-	names := l.candidates(formerOwner, target, exists)
+func (w *Worker) owners(ctx context.Context, formerOwner volume.Identity, target attach.Target, exists bool) (volume.Ownership, error) {
+	names := w.candidates(formerOwner, target, exists)
 	if formerOwner.Name != "" && !exists { // else only the driver has reported the publication
 		names = slices.Insert(names, 0, formerOwner.Name)
 	}
 	found, failed := volume.NoOwner, error(nil)
 	for _, name := range names {
-		va, err := l.read(ctx, name)
+		va, err := w.read(ctx, name)
 		if err != nil {
 			found, failed = max(found, volume.Unclear), fmt.Errorf("read volumeattachment %q: %w", name, err)
 			continue
 		}
-		if found = max(found, l.ownership(va, formerOwner, target)); found == volume.Owned {
-			l.Overlay.VolumeAttachmentWritten(va)
+		if found = max(found, w.ownership(va, formerOwner, target)); found == volume.Owned {
+			w.Overlay.VolumeAttachmentWritten(va)
 			return found, nil
 		}
 	}
@@ -45,16 +45,16 @@ func (l *Worker) owners(ctx context.Context, formerOwner volume.Identity, target
 
 // ownership returns whether one VolumeAttachment, nil if it is gone, owns the volume at a target. The former owner does if it is
 // attached there again, unless it is about to be attached elsewhere.
-func (l *Worker) ownership(va *storagev1.VolumeAttachment, formerOwner volume.Identity, target attach.Target) volume.Ownership {
-	if va == nil || va.DeletionTimestamp != nil || va.Spec.Attacher != l.Driver {
+func (w *Worker) ownership(va *storagev1.VolumeAttachment, formerOwner volume.Identity, target attach.Target) volume.Ownership {
+	if va == nil || va.DeletionTimestamp != nil || va.Spec.Attacher != w.Driver {
 		return volume.NoOwner
 	}
-	may, surely := l.Decider().ClaimsTarget(l.Overlay.Inputs(va), target)
+	may, surely := w.Decider().ClaimsTarget(w.Overlay.Inputs(va), target)
 	if va.UID == formerOwner.UID {
 		may = va.Status.Attached && attach.NotedTarget(va) == target
-		surely = !slices.Contains(l.Table.Look(va.Name, va.UID).Disowned, target)
+		surely = !slices.Contains(w.Table.Look(va.Name, va.UID).Disowned, target)
 	}
-	guarded := attach.HasFinalizer(va.Finalizers, l.finalizer)
+	guarded := attach.HasFinalizer(va.Finalizers, w.finalizer)
 	switch {
 	case !may:
 		return volume.NoOwner
@@ -68,11 +68,11 @@ func (l *Worker) ownership(va *storagev1.VolumeAttachment, formerOwner volume.Id
 
 // read returns a VolumeAttachment as the API server has it now, nil if there is none. While the API server
 // cannot answer, it tries again for readFor.
-func (l *Worker) read(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
+func (w *Worker) read(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	for {
-		va, err := l.Cluster.ReadAttachment(ctx, name)
+		va, err := w.Cluster.ReadAttachment(ctx, name)
 		if err == nil || ctx.Err() != nil || !attach.NotReady(err) {
 			return va, err
 		}
@@ -83,20 +83,20 @@ func (l *Worker) read(ctx context.Context, name string) (*storagev1.VolumeAttach
 // candidates returns the names of other VolumeAttachments that may own a volume at a target. It looks at
 // those whose note has the node ID (another node may have it by now), at those that name the same
 // PersistentVolume and, unless they have to be surely about the volume, at those on the node and of the handle.
-func (l *Worker) candidates(formerOwner volume.Identity, target attach.Target, surely bool) []string {
-	some := slices.Concat(l.Cluster.AttachmentsAtNodeID(target.NodeID), l.Cluster.AttachmentsOfVolume(formerOwner.PersistentVolume))
+func (w *Worker) candidates(formerOwner volume.Identity, target attach.Target, surely bool) []string {
+	some := slices.Concat(w.Cluster.AttachmentsAtNodeID(target.NodeID), w.Cluster.AttachmentsOfVolume(formerOwner.PersistentVolume))
 	if !surely {
-		some = slices.Concat(l.Cluster.AttachmentsOnNode(formerOwner.Node), l.Cluster.AttachmentsOfHandle(l.Driver, target.VolumeHandle), some)
+		some = slices.Concat(w.Cluster.AttachmentsOnNode(formerOwner.Node), w.Cluster.AttachmentsOfHandle(w.Driver, target.VolumeHandle), some)
 	}
 	var names []string
 	for _, va := range some {
-		if va.Name == formerOwner.Name || va.Spec.Attacher != l.Driver || slices.Contains(names, va.Name) {
+		if va.Name == formerOwner.Name || va.Spec.Attacher != w.Driver || slices.Contains(names, va.Name) {
 			continue
 		}
-		va = l.Overlay.Newest(va)
-		inputs := l.Overlay.Inputs(va)
-		may, _ := l.Decider().ClaimsTarget(inputs, target)
-		isTouched := va.Status.Attached || attach.HasFinalizer(va.Finalizers, l.finalizer) || va.Spec.Source.InlineVolumeSpec != nil
+		va = w.Overlay.Newest(va)
+		inputs := w.Overlay.Inputs(va)
+		may, _ := w.Decider().ClaimsTarget(inputs, target)
+		isTouched := va.Status.Attached || attach.HasFinalizer(va.Finalizers, w.finalizer) || va.Spec.Source.InlineVolumeSpec != nil
 		switch {
 		case !may, va.DeletionTimestamp != nil, surely && attach.HandleOf(inputs) != target.VolumeHandle:
 		case inputs.PersistentVolume == nil && !isTouched && attach.VolumeName(va) != formerOwner.PersistentVolume:

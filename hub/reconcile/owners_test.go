@@ -92,7 +92,7 @@ func (d *routedWorker) start(t *testing.T) *queue.Item {
 
 // What a VolumeAttachment that is gone has left published is known to nobody else. It must not be forgotten for one that
 // has another volume or is gone too, and not be unpublished under one that has it.
-func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThere(t *testing.T) {
+func TestDanglingPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThere(t *testing.T) {
 	next := func(edits ...func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
 		named := func(va *storagev1.VolumeAttachment) { va.Name, va.UID = "next", "uid-2" }
 		return routedAttachment(append([]func(*storagev1.VolumeAttachment){guardedAttachment, named}, edits...)...)
@@ -141,8 +141,8 @@ func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThe
 		"the first is gone, not second": {both(next(), second), answers{"second": second}, nil, volume.Owned},
 		"the first waits, not second":   {both(next(unguarded, unattached), second), answers{"next": next(unguarded, unattached), "second": second}, nil, volume.Owned},
 	} {
-		// scene is a driver with an unowned publication.
-		scene := func(t *testing.T) (*routedWorker, *unpublishing, volume.Unowned) {
+		// scene is a driver with a dangling publication.
+		scene := func(t *testing.T) (*routedWorker, *unpublishing, volume.Dangling) {
 			d, session := routedOn(t, kubeOn(t, c.server)), &unpublishing{}
 			d.connectTo(session)
 			gone := routedAttachment(guardedAttachment)
@@ -159,16 +159,16 @@ func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThe
 				d.Cluster.KeepDeleted(stored(c.deleted))
 			}
 			d.Table.ReadGone(volume.IdentityOf(routedAttachment()), false)
-			u, ok := d.Table.Unowned(routedTarget)
+			u, ok := d.Table.Dangling(routedTarget)
 			if !ok {
-				t.Fatal("the publication of what is gone is not unowned")
+				t.Fatal("the publication of what is gone is not dangling")
 			}
 			return d, session, u
 		}
 		check := func(t *testing.T, d *routedWorker, session *unpublishing, calls int, kept bool) {
 			t.Helper()
-			if _, unowned := d.Table.Unowned(routedTarget); session.calls != calls || unowned != kept {
-				t.Errorf("%d calls, unowned still %v; want %d and %v", session.calls, unowned, calls, kept)
+			if _, dangling := d.Table.Dangling(routedTarget); session.calls != calls || dangling != kept {
+				t.Errorf("%d calls, dangling still %v; want %d and %v", session.calls, dangling, calls, kept)
 			}
 		}
 		t.Run(name, func(t *testing.T) {
@@ -181,11 +181,11 @@ func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThe
 				if c.want == volume.NoOwner {
 					calls = 1
 				}
-				_ = d.detachUnowned(t.Context(), d.newRound(), u) // the driver is let go
+				_ = d.detachDangling(t.Context(), d.newRound(), u) // the driver is let go
 				check(t, d, session, calls, kept)
 
 				d, session, _ = scene(t)
-				d.workOnUnowned(t.Context(), d.start(t))
+				d.workOnDangling(t.Context(), d.start(t))
 				check(t, d, session, calls, kept)
 			})
 		})

@@ -46,7 +46,7 @@ func TestPreviousTargetThatIsClaimedAgainIsNotDetached(t *testing.T) {
 		d, session := routedOn(t, kubeOn(t, answers{})), &unpublishing{}
 		d.connectTo(session)
 		va := routedAttachment(guardedAttachment)
-		d.Queue.Add(queue.ClaimKey(va.Name), queue.AttachLane, queue.Place{Target: routedTarget})
+		d.Queue.Add(queue.AttachmentKey(va.Name), queue.AttachLane, queue.Place{Target: routedTarget})
 		attaching := d.start(t)
 		c := d.Table.Open(va)
 		d.restore(c, va)
@@ -60,8 +60,8 @@ func TestPreviousTargetThatIsClaimedAgainIsNotDetached(t *testing.T) {
 		if e := d.start(t); e != nil {
 			d.Work(t.Context(), e)
 		}
-		if _, unowned := d.Table.Unowned(routedTarget); session.calls != 0 || unowned || len(c.Disowned) > 0 {
-			t.Errorf("%d calls, unowned %v, left %v; want nothing left of it", session.calls, unowned, c.Disowned)
+		if _, dangling := d.Table.Dangling(routedTarget); session.calls != 0 || dangling || len(c.Disowned) > 0 {
+			t.Errorf("%d calls, dangling %v, left %v; want nothing left of it", session.calls, dangling, c.Disowned)
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestPreviousTargetWhereTheVolumeIsNotedIsNotDetachedYet(t *testing.T) {
 			claim := d.Table.Open(va)
 			d.restore(claim, va)
 			d.moveOn(t, claim)
-			u, _ := d.Table.Unowned(routedTarget)
+			u, _ := d.Table.Dangling(routedTarget)
 			if got, err := d.owners(t.Context(), u.FormerOwner, u.Target, false); got != c.want || err != nil {
 				t.Errorf("ownership %d, %v, want %d", got, err, c.want)
 			}
@@ -120,13 +120,13 @@ func TestWaitingForOtherCallsAtThePreviousTargetIsNoError(t *testing.T) {
 		if err := cachetest.Put(d.Cluster, node, routedAttachment(guardedAttachment, deleted), stored(guardedVolume())); err != nil {
 			t.Fatal(err)
 		}
-		d.Queue.Add(queue.ClaimKey("other"), queue.DetachLane, queue.Place{Target: attach.Target{VolumeHandle: "handle", NodeID: "id-other"}})
+		d.Queue.Add(queue.AttachmentKey("other"), queue.DetachLane, queue.Place{Target: attach.Target{VolumeHandle: "handle", NodeID: "id-other"}})
 		if d.start(t) == nil {
 			t.Fatal("the other does not start")
 		}
-		d.Queue.Add(queue.ClaimKey("va"), queue.DetachLane, queue.Place{}) // its worker finds where it is
-		d.workOnClaim(t.Context(), d.start(t))
-		e, _ := d.Queue.Look(queue.ClaimKey("va"))
+		d.Queue.Add(queue.AttachmentKey("va"), queue.DetachLane, queue.Place{}) // its worker finds where it is
+		d.workOnAttachment(t.Context(), d.start(t))
+		e, _ := d.Queue.Look(queue.AttachmentKey("va"))
 		if e.State != queue.Parked || e.Wait.Kind != queue.WaitVolume || e.Tries != 0 || server.requests != 1 {
 			t.Errorf("%+v after %d requests; want it to wait for the volume after it has read the CSINode", e, server.requests)
 		}

@@ -100,33 +100,33 @@ type Worker struct {
 
 // New begins the work of a term. The Queue stays shut.
 func New(o Options, term *lease.Term) *Worker {
-	l := &Worker{
+	w := &Worker{
 		Options:   o,
 		term:      term,
 		finalizer: o.Table.Finalizer,
 		log:       loglimit.New(logBurst, logEvery),
 		budget:    rate.NewLimiter(rate.Inf, 0),
 	}
-	l.nodes.Read = o.Cluster.ReadNode
-	l.Drift = &drift.Watch{
+	w.nodes.Read = o.Cluster.ReadNode
+	w.Drift = &drift.Watch{
 		Session: func() drift.Session {
 			if s := o.Session(); s != nil && s.Ended().Err() == nil {
 				return s
 			}
 			return nil
 		},
-		Decider: o.Decider, Settings: o.Settings, Cluster: o.Cluster, Overlay: o.Overlay, Table: o.Table, Nodes: &l.nodes, KnowsAll: l.knowsAll,
-		PlaceOf: l.placeOf, Writer: l.Writer, Metrics: o.Metrics, Warn: l.Warn,
-		Log: l.logLine, Logger: o.Logger, VolumeLogger: l.VolumeLogger, UnownedLogger: l.UnownedLogger,
+		Decider: o.Decider, Settings: o.Settings, Cluster: o.Cluster, Overlay: o.Overlay, Table: o.Table, Nodes: &w.nodes, KnowsAll: w.knowsAll,
+		PlaceOf: w.placeOf, Writer: w.Writer, Metrics: o.Metrics, Warn: w.Warn,
+		Log: w.logLine, Logger: o.Logger, VolumeLogger: w.VolumeLogger, DanglingLogger: w.DanglingLogger,
 	}
 	o.Queue.Begin()
-	l.SetLimits(o.Settings())
-	return l
+	w.SetLimits(o.Settings())
+	return w
 }
 
 // SetLimits copies the settings into the queue and the write budget. Items that wait stay.
-func (l *Worker) SetLimits(s registry.Settings) {
-	l.Queue.SetLimits(queue.Limits{Workers: s.Workers, PerNode: s.MaxPerNode, Parallel: s.ParallelMultiNode,
+func (w *Worker) SetLimits(s registry.Settings) {
+	w.Queue.SetLimits(queue.Limits{Workers: s.Workers, PerNode: s.MaxPerNode, Parallel: s.ParallelMultiNode,
 		Pause: func(refused int) time.Duration { return backoff(s.Retry, refused, nil, jitter) }})
 	limit, burst := rate.Inf, 0
 	if s.KubeAPI.QPS > 0 {
@@ -134,6 +134,6 @@ func (l *Worker) SetLimits(s registry.Settings) {
 	}
 	// The burst first: without a limit the budget fills up at once, so that a driver does not begin with an
 	// empty budget.
-	l.budget.SetBurst(burst)
-	l.budget.SetLimit(limit)
+	w.budget.SetBurst(burst)
+	w.budget.SetLimit(limit)
 }

@@ -27,7 +27,7 @@ const (
 
 // logFailed logs a try of an operation that failed, with the number of failures in a row. At every verbosity it logs the first
 // failure in a row, and logSucceeded the success that ends it, but bounded in rate. With V(2) they log every try.
-func (l *Worker) logFailed(logger klog.Logger, op attach.Operation, failures int, retryIn time.Duration, err error) {
+func (w *Worker) logFailed(logger klog.Logger, op attach.Operation, failures int, retryIn time.Duration, err error) {
 	message, values := titleOf(op)+" failed, will retry", []any{"operation", op.String(), "failures", failures}
 	if op == attach.Attaching && isNodeFull(err) {
 		message = "Attach failed because the node is full, waiting for a place there"
@@ -37,19 +37,19 @@ func (l *Worker) logFailed(logger klog.Logger, op attach.Operation, failures int
 	if call := (*attach.CallError)(nil); errors.As(err, &call) {
 		values = append(values, "code", grpcstatus.Code(call.Err).String())
 	}
-	l.logLine(logger, failures == 1, message, append(values, "err", csiclient.Truncate(err.Error(), csiclient.MaxText))...)
+	w.logLine(logger, failures == 1, message, append(values, "err", csiclient.Truncate(err.Error(), csiclient.MaxText))...)
 }
 
 // logSucceeded logs an operation that succeeded, took after it was first asked for, after a number of failures. endsFailure:
 // something failed before, if only an attach before this detach.
-func (l *Worker) logSucceeded(logger klog.Logger, op attach.Operation, failures int, endsFailure bool, took time.Duration) {
-	l.logLine(logger, endsFailure, titleOf(op)+"ed volume", "operation", op.String(), "failures", failures, "duration", took)
+func (w *Worker) logSucceeded(logger klog.Logger, op attach.Operation, failures int, endsFailure bool, took time.Duration) {
+	w.logLine(logger, endsFailure, titleOf(op)+"ed volume", "operation", op.String(), "failures", failures, "duration", took)
 }
 
 // logLine logs a line at V(2), or at every verbosity if it is important. With V(2) no line is suppressed.
-func (l *Worker) logLine(logger klog.Logger, important bool, message string, keysAndValues ...any) {
+func (w *Worker) logLine(logger klog.Logger, important bool, message string, keysAndValues ...any) {
 	if important && !logger.V(2).Enabled() {
-		l.log.Info(logger, message, keysAndValues...)
+		w.log.Info(logger, message, keysAndValues...)
 		return
 	}
 	logger.V(2).Info(message, keysAndValues...)
@@ -61,16 +61,16 @@ func (l *Worker) logLine(logger klog.Logger, important bool, message string, key
 
 // VolumeLogger returns the logger for a VolumeAttachment and its volume. While the PersistentVolume is not in the
 // cache yet, the volume handle is known from the note that is written before the driver is called.
-func (l *Worker) VolumeLogger(va *storagev1.VolumeAttachment) klog.Logger {
-	va = l.Overlay.Newest(va)
-	return l.Logger.WithValues(attach.LogKeys(va, l.Cluster.VolumeHandle(va))...)
+func (w *Worker) VolumeLogger(va *storagev1.VolumeAttachment) klog.Logger {
+	va = w.Overlay.Newest(va)
+	return w.Logger.WithValues(attach.LogKeys(va, w.Cluster.VolumeHandle(va))...)
 }
 
-// UnownedLogger returns the logger for an unowned publication. It names the VolumeAttachment that the volume was
+// DanglingLogger returns the logger for a dangling publication. It names the VolumeAttachment that the volume was
 // published for.
-func (l *Worker) UnownedLogger(u volume.Unowned) klog.Logger {
+func (w *Worker) DanglingLogger(u volume.Dangling) klog.Logger {
 	keys := attach.LogKeys(formerObject(u.FormerOwner), u.Target.VolumeHandle)
-	return l.Logger.WithValues(append(keys, "nodeID", u.Target.NodeID)...)
+	return w.Logger.WithValues(append(keys, "nodeID", u.Target.NodeID)...)
 }
 
 // Reasons of the Events on VolumeAttachments, on PersistentVolumes that are published where no VolumeAttachment asks
@@ -84,8 +84,8 @@ const (
 )
 
 // Warn records a warning on an object. The recorder drops repetitions and bounds the rate.
-func (l *Worker) Warn(object runtime.Object, reason, message string) {
-	if recorder := l.Events; recorder != nil {
+func (w *Worker) Warn(object runtime.Object, reason, message string) {
+	if recorder := w.Events; recorder != nil {
 		recorder.Event(object, corev1.EventTypeWarning, reason, attach.Text(message))
 	}
 }
@@ -107,19 +107,19 @@ func formerObject(id volume.Identity) *storagev1.VolumeAttachment {
 
 // checkWriter reports a change of a VolumeAttachment that another attacher made during this term. Such an
 // attacher ignores the lease: a sidecar without leader election, for example.
-func (l *Worker) checkWriter(before, va *storagev1.VolumeAttachment) {
-	if before == nil || before.UID != va.UID || l.isFromBeforeTerm(va) {
+func (w *Worker) checkWriter(before, va *storagev1.VolumeAttachment) {
+	if before == nil || before.UID != va.UID || w.isFromBeforeTerm(va) {
 		return
 	}
 	manager, at := attach.ForeignWrite(before, va)
 	if manager == "" {
 		return
 	}
-	l.Metrics.ForeignWriter()
-	l.Warn(va, foreignWriter, fmt.Sprintf("another attacher (%s) wrote status while this hub serves the driver", manager))
-	if l.conflictLog.IsDue(manager, at) {
-		l.VolumeLogger(va).Info("Another attacher writes VolumeAttachments of the driver, which this hub serves", "manager", manager,
+	w.Metrics.ForeignWriter()
+	w.Warn(va, foreignWriter, fmt.Sprintf("another attacher (%s) wrote status while this hub serves the driver", manager))
+	if w.conflictLog.IsDue(manager, at) {
+		w.VolumeLogger(va).Info("Another attacher writes VolumeAttachments of the driver, which this hub serves", "manager", manager,
 			"wrote", "status", "at", at)
 	}
-	l.Conflict(status.ForeignWriter{Manager: manager, Time: at, VolumeAttachment: va.Name})
+	w.Conflict(status.ForeignWriter{Manager: manager, Time: at, VolumeAttachment: va.Name})
 }

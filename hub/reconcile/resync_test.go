@@ -26,17 +26,17 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 	d.restore(d.Table.Open(vanished), vanished)
 	d.Resync()
 	for name, l := range map[string]queue.Lane{"va": queue.AttachLane, "deleted": queue.DetachLane} {
-		if v, ok := d.Queue.Look(queue.ClaimKey(name)); !ok || v.Lane != l {
+		if v, ok := d.Queue.Look(queue.AttachmentKey(name)); !ok || v.Lane != l {
 			t.Errorf("%s: there is work: %v, in lane %s, want it in %s", name, ok, v.Lane, l)
 		}
 	}
 	left := attach.Target{VolumeHandle: "handle", NodeID: "id"}
-	if _, ok := d.Table.Unowned(left); !ok {
+	if _, ok := d.Table.Dangling(left); !ok {
 		t.Error("what the VolumeAttachment that has vanished left attached is not detached")
 	}
 	d.Queue.Open()
 	for e := d.start(t); e != nil; e = d.start(t) { // a worker forgets to detach it
-		if e.Key.Kind != queue.UnownedKind {
+		if e.Key.Kind != queue.DanglingKind {
 			d.Queue.End(e, queue.Postpone(e.Lane, time.Hour))
 			continue
 		}
@@ -44,12 +44,12 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 		break
 	}
 	d.Resync()
-	if key := (&volume.Unowned{Publication: volume.Publication{Record: attach.Record{Target: left}}}).Key(); !d.Queue.Has(key) {
+	if key := (&volume.Dangling{Publication: volume.Publication{Record: attach.Record{Target: left}}}).Key(); !d.Queue.Has(key) {
 		t.Error("what was left attached has no entry")
 	}
-	before, _ := d.Queue.Look(queue.ClaimKey("va"))
+	before, _ := d.Queue.Look(queue.AttachmentKey("va"))
 	d.Resync()
-	if now, _ := d.Queue.Look(queue.ClaimKey("va")); now.Asked != before.Asked {
+	if now, _ := d.Queue.Look(queue.AttachmentKey("va")); now.Asked != before.Asked {
 		t.Error("what is in the queue was asked for anew")
 	}
 }

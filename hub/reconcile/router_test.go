@@ -165,7 +165,7 @@ func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 	}
 	// The object is of some time before: attached and guarded.
 	r.Attachments.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)})
-	if _, ok := d.Table.Unowned(attach.Target{VolumeHandle: "handle", NodeID: "id"}); !ok {
+	if _, ok := d.Table.Dangling(attach.Target{VolumeHandle: "handle", NodeID: "id"}); !ok {
 		t.Error("a volume whose VolumeAttachment vanished unseen is not looked after")
 	}
 	if !d.Queue.Has(queue.FinalizerKey("pv")) {
@@ -205,7 +205,7 @@ func TestOnlyWhatDecidesIsAReasonToLookAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.router.onAttachment(nil, after, false)
-			if got := d.Queue.Has(queue.ClaimKey("va")); got != tc.want {
+			if got := d.Queue.Has(queue.AttachmentKey("va")); got != tc.want {
 				t.Errorf("looked at again: %v, want %v", got, tc.want)
 			}
 		})
@@ -234,7 +234,7 @@ func TestLateEventsOfWhatIsGoneCauseNoSecondDetach(t *testing.T) {
 		d.Queue.End(e, queue.Finished) // what its worker does: the cache has no such object
 	}
 	d.router.onAttachment(dying, nil, false)
-	if left := d.Table.UnownedAll(); len(left) > 0 {
+	if left := d.Table.AllDangling(); len(left) > 0 {
 		t.Errorf("the volume that was detached is taken for attached: %+v", left)
 	}
 }

@@ -19,14 +19,14 @@ var errRequiredAgain = fmt.Errorf("%w: attachRequired is true again", attach.Err
 // checkUnused returns an error if a volume is in use on its node, or if that cannot be found out. It is called
 // before the status is written and before each call of a detach whose only reason is that attachRequired is false: a CSIDriver
 // object that was created again with the wrong attachRequired must not take volumes from running Pods.
-func (l *Worker) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment, target attach.Target) error {
-	node, err := l.Cluster.ReadNode(ctx, va.Spec.NodeName)
+func (w *Worker) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment, target attach.Target) error {
+	node, err := w.Cluster.ReadNode(ctx, va.Spec.NodeName)
 	switch {
-	case !l.Decider().NoAttach:
+	case !w.Decider().NoAttach:
 		return errRequiredAgain
 	case err != nil:
 		return fmt.Errorf("attachRequired is false, but the API server did not say whether node %q uses the volume: %w", va.Spec.NodeName, err)
-	case node != nil && l.Decider().InUse(node, target.VolumeHandle):
+	case node != nil && w.Decider().InUse(node, target.VolumeHandle):
 		return fmt.Errorf("attachRequired is false, but the volume is in use on node %q: it stays attached until it is not", node.Name)
 	}
 	return nil
@@ -35,33 +35,33 @@ func (l *Worker) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment
 // errInUse means that a volume is not detached because the kubelet uses it.
 var errInUse = errors.New("no VolumeAttachment has the volume there, but it is in use")
 
-// round is one round of looking at unowned publications.
+// round is one round of looking at dangling publications.
 type round struct {
 	nodes map[string][]string // names, by the node ID that the driver has registered
 	read  func(ctx context.Context, name string) (*corev1.Node, error)
 }
 
 // newRound returns a round that reads each node at most once.
-func (l *Worker) newRound() round {
-	number := l.nodes.Round()
-	return round{l.Cluster.NodesOfDriver(l.Driver), func(ctx context.Context, name string) (*corev1.Node, error) { return l.nodes.Get(ctx, name, number) }}
+func (w *Worker) newRound() round {
+	number := w.nodes.Round()
+	return round{w.Cluster.NodesOfDriver(w.Driver), func(ctx context.Context, name string) (*corev1.Node, error) { return w.nodes.Get(ctx, name, number) }}
 }
 
-// checkUnowned returns errInUse if an unowned publication is in use, another error if that cannot be found out. Its
+// checkDangling returns errInUse if a dangling publication is in use, another error if that cannot be found out. Its
 // VolumeAttachment may have been removed by force, or lost with a part of etcd, under a running Pod. What counts is the node that
 // has the node ID now: the former owner's node may be another machine by now. A node that is gone or not ready does not count:
 // nobody keeps its status.volumesInUse up to date. It blocks until the API server has answered.
-func (l *Worker) checkUnowned(ctx context.Context, r round, u volume.Unowned) error {
+func (w *Worker) checkDangling(ctx context.Context, r round, u volume.Dangling) error {
 	names := r.nodes[u.Target.NodeID]
 	former := u.FormerOwner.Node
-	if _, registered := attach.NodeID(l.Cluster.CSINode(former), l.Driver); len(names) == 0 && !registered && former != "" {
+	if _, registered := attach.NodeID(w.Cluster.CSINode(former), w.Driver); len(names) == 0 && !registered && former != "" {
 		names = []string{former} // its node plugin restarts
 	}
 	for _, name := range names {
 		switch node, err := r.read(ctx, name); {
 		case err != nil:
 			return fmt.Errorf("the API server did not say whether node %q uses the volume: %w", name, err)
-		case node != nil && isReady(node) && l.Decider().InUse(node, u.Target.VolumeHandle):
+		case node != nil && isReady(node) && w.Decider().InUse(node, u.Target.VolumeHandle):
 			return fmt.Errorf("%w on node %q: it stays attached until it is not", errInUse, name)
 		}
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// unownedAt returns where publications are unowned, and by which VolumeAttachment each was left.
-func unownedAt(t *volume.Table) map[attach.Target]string {
+// danglingAt returns where publications are dangling, and by which VolumeAttachment each was left.
+func danglingAt(t *volume.Table) map[attach.Target]string {
 	at := map[attach.Target]string{}
-	for _, u := range t.UnownedAll() {
+	for _, u := range t.AllDangling() {
 		at[u.Target] = string(u.FormerOwner.UID)
 	}
 	return at
@@ -68,7 +68,7 @@ func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *te
 			if c.want {
 				want[routedTarget] = "uid-1"
 			}
-			if got := unownedAt(table); !maps.Equal(got, want) {
+			if got := danglingAt(table); !maps.Equal(got, want) {
 				t.Errorf("to be detached: %v, want %v", got, want)
 			}
 			if table.OwesDetach() {
@@ -94,7 +94,7 @@ func TestStandbyRemembersWhatWasAttachedByMistakeOnlyOfADriverThatIsCalled(t *te
 			}
 			d.router.Close(d.Driver, d.Worker)
 			d.router.onAttachment(routedAttachment(func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }), nil, false)
-			if got := len(unownedAt(d.Table)) == 1; got != called {
+			if got := len(danglingAt(d.Table)) == 1; got != called {
 				t.Errorf("to be detached: %v, want %v", got, called)
 			}
 		})
@@ -128,7 +128,7 @@ func TestWhatTheLastStateTellsIsNotLostOnAClaimThatKnowsNothing(t *testing.T) {
 			d := routed(t)
 			c.before(d)
 			d.router.onAttachment(va, nil, false)
-			if got := unownedAt(d.Table); !maps.Equal(got, c.want) {
+			if got := danglingAt(d.Table); !maps.Equal(got, c.want) {
 				t.Errorf("to be detached: %v, want %v", got, c.want)
 			}
 		})
@@ -159,7 +159,7 @@ func TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach(t *testing.T) {
 				d.router.Close(d.Driver, d.Worker)
 			}
 			d.router.onAttachment(va, nil, false)
-			if got := unownedAt(d.Table); !maps.Equal(got, map[attach.Target]string{routedTarget: "uid-1"}) {
+			if got := danglingAt(d.Table); !maps.Equal(got, map[attach.Target]string{routedTarget: "uid-1"}) {
 				t.Errorf("to be detached: %v", got)
 			}
 		})

@@ -16,56 +16,56 @@ import (
 
 // LookAtAll implements Listener: it adds items for all work that the caches show. The route must be open before, so that no change is
 // missed.
-func (l *Worker) LookAtAll() {
-	// Unowned publications come first: they go before an attach elsewhere.
-	l.findMissing()
-	l.confirm()
-	l.callsSeen.Add(1) // any may
-	decider := l.Decider()
-	if l.noAttach.Swap(decider.NoAttach) != decider.NoAttach {
-		l.reportNoAttach(decider)
+func (w *Worker) LookAtAll() {
+	// Dangling publications come first: they go before an attach elsewhere.
+	w.findMissing()
+	w.confirm()
+	w.callsSeen.Add(1) // any may
+	decider := w.Decider()
+	if w.noAttach.Swap(decider.NoAttach) != decider.NoAttach {
+		w.reportNoAttach(decider)
 	}
-	l.eachDue(decider, l.Queue.Renew)
+	w.eachDue(decider, w.Queue.Renew)
 }
 
 // Resync adds the items that are missing for the objects in the caches. Existing items keep their backoff.
-func (l *Worker) Resync() {
-	missed := l.findMissing() + l.Table.Requeue()
-	l.eachDue(l.Decider(), func(key queue.Key, lane queue.Lane, place queue.Place) {
-		if !l.Queue.Has(key) {
+func (w *Worker) Resync() {
+	missed := w.findMissing() + w.Table.Requeue()
+	w.eachDue(w.Decider(), func(key queue.Key, lane queue.Lane, place queue.Place) {
+		if !w.Queue.Has(key) {
 			missed++
-			l.Queue.Add(key, lane, place)
+			w.Queue.Add(key, lane, place)
 		}
 	})
 	if missed > 0 {
-		l.Logger.Info("Resync found operations that no watch event had started", "operations", missed)
+		w.Logger.Info("Resync found operations that no watch event had started", "operations", missed)
 	}
 }
 
 // eachDue calls enqueue for each object in the caches that needs work. The VolumeAttachment that was asked for first comes first:
 // the attaches to a full node go in the order in which they are added.
-func (l *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.Lane, queue.Place)) {
-	all := l.Overlay.AttachmentsOfDriver(l.Driver)
+func (w *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.Lane, queue.Place)) {
+	all := w.Overlay.AttachmentsOfDriver(w.Driver)
 	slices.SortStableFunc(all, func(a, b *storagev1.VolumeAttachment) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
 	for _, va := range all {
-		if op, lane := l.Table.Required(decider, va); op != attach.Idle || decider.HasStaleError(va) {
-			enqueue(queue.ClaimKey(va.Name), lane, l.placeOf(va, op))
+		if op, lane := w.Table.Required(decider, va); op != attach.Idle || decider.HasStaleError(va) {
+			enqueue(queue.AttachmentKey(va.Name), lane, w.placeOf(va, op))
 		}
 	}
-	for _, pv := range l.Cluster.ReleasableVolumes(l.Driver) {
-		if !l.Cluster.VolumeInUse(pv.Name) {
+	for _, pv := range w.Cluster.ReleasableVolumes(w.Driver) {
+		if !w.Cluster.VolumeInUse(pv.Name) {
 			enqueue(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
 		}
 	}
 }
 
 // reportNoAttach reports that attachRequired became false while volumes are attached: that may be a mistake.
-func (l *Worker) reportNoAttach(decider attach.Driver) {
+func (w *Worker) reportNoAttach(decider attach.Driver) {
 	volumes := 0
-	for _, va := range l.Overlay.AttachmentsOfDriver(l.Driver) {
-		if op, _ := l.Table.Required(decider, va); op == attach.Detaching && va.DeletionTimestamp == nil {
+	for _, va := range w.Overlay.AttachmentsOfDriver(w.Driver) {
+		if op, _ := w.Table.Required(decider, va); op == attach.Detaching && va.DeletionTimestamp == nil {
 			volumes++
 		}
 	}
@@ -76,33 +76,33 @@ func (l *Worker) reportNoAttach(decider attach.Driver) {
 	if volumes == 1 {
 		text = strings.TrimSuffix(text, "s")
 	}
-	l.Logger.Info(text)
-	if object := l.Cluster.CSIDriver(l.Driver); object != nil { // it may be gone by now
-		l.Warn(object, noAttach, text)
+	w.Logger.Info(text)
+	if object := w.Cluster.CSIDriver(w.Driver); object != nil { // it may be gone by now
+		w.Warn(object, noAttach, text)
 	}
 }
 
-// confirm makes this process responsible for all unowned publications. It ends a publication first if another
+// confirm makes this process responsible for all dangling publications. It ends a publication first if another
 // process has attached the single-node volume elsewhere since.
-func (l *Worker) confirm() {
-	for _, u := range l.Table.UnownedAll() {
+func (w *Worker) confirm() {
+	for _, u := range w.Table.AllDangling() {
 		since := cmp.Or(u.Unconfirmed, u.Gap)
 		others := !since.IsZero() && u.Nodes == attach.SingleNode // another process may have attached it elsewhere since
-		for _, va := range l.Cluster.AttachmentsOfHandle(l.Driver, u.Target.VolumeHandle) {
+		for _, va := range w.Cluster.AttachmentsOfHandle(w.Driver, u.Target.VolumeHandle) {
 			noted := attach.NotedTarget(va).NodeID // "": it is not sure that it is attached, nor where
 			if others && va.Status.Attached && va.CreationTimestamp.After(since) && noted != "" && noted != u.Target.NodeID {
-				l.Table.Resolve(u.Target)
+				w.Table.Resolve(u.Target)
 			}
 		}
 	}
-	l.Table.Confirm()
+	w.Table.Confirm()
 }
 
 // findMissing ends the claims whose objects were deleted while no route was open, and returns their number.
-func (l *Worker) findMissing() int {
+func (w *Worker) findMissing() int {
 	missing := 0
-	for _, c := range l.Table.Attachments() {
-		if va := l.Overlay.Attachment(c.Name); (va == nil || va.UID != c.UID) && l.Table.ReadGone(c.Identity, false) {
+	for _, c := range w.Table.Attachments() {
+		if va := w.Overlay.Attachment(c.Name); (va == nil || va.UID != c.UID) && w.Table.ReadGone(c.Identity, false) {
 			missing++
 		}
 	}
@@ -111,57 +111,57 @@ func (l *Worker) findMissing() int {
 
 // placeOf returns the place of the call for an operation as the caches show it. A worker that has read the
 // objects may find another place.
-func (l *Worker) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) queue.Place {
+func (w *Worker) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) queue.Place {
 	noted := attach.NotedTarget(va)
-	p := queue.Place{Node: va.Spec.NodeName, Target: attach.Target{VolumeHandle: l.Cluster.VolumeHandle(va), NodeID: noted.NodeID}}
-	if v := l.Cluster.VolumeOrDeleted(attach.VolumeName(va)); v != nil {
+	p := queue.Place{Node: va.Spec.NodeName, Target: attach.Target{VolumeHandle: w.Cluster.VolumeHandle(va), NodeID: noted.NodeID}}
+	if v := w.Cluster.VolumeOrDeleted(attach.VolumeName(va)); v != nil {
 		if op == attach.Attaching {
 			p.Target.VolumeHandle = v.Handle
 		}
 		p.Shared = v.Nodes == attach.MultiNode && v.Handle == p.Target.VolumeHandle
 	}
-	if id, ok := attach.NodeID(l.Cluster.CSINode(va.Spec.NodeName), l.Driver); ok {
+	if id, ok := attach.NodeID(w.Cluster.CSINode(va.Spec.NodeName), w.Driver); ok {
 		p.Target.NodeID = id
 	}
-	p.Noted = noted == p.Target && (va.Status.Attached || attach.HasFinalizer(va.Finalizers, l.finalizer)) && !saysNodeFull(va.Status.AttachError)
+	p.Noted = noted == p.Target && (va.Status.Attached || attach.HasFinalizer(va.Finalizers, w.finalizer)) && !saysNodeFull(va.Status.AttachError)
 	return p
 }
 
 // Look implements Listener.
-func (l *Worker) Look(name string) { l.Queue.RetryNow(queue.ClaimKey(name)) }
+func (w *Worker) Look(name string) { w.Queue.RetryNow(queue.AttachmentKey(name)) }
 
 // AttachmentChanged implements Listener.
-func (l *Worker) AttachmentChanged(before, va *storagev1.VolumeAttachment) {
+func (w *Worker) AttachmentChanged(before, va *storagev1.VolumeAttachment) {
 	if va == nil {
-		l.attachmentGone(before)
+		w.attachmentGone(before)
 		return
 	}
-	l.checkWriter(before, va)
-	l.Overlay.VolumeAttachmentChanged(va)
-	decider := l.Decider()
+	w.checkWriter(before, va)
+	w.Overlay.VolumeAttachmentChanged(va)
+	decider := w.Decider()
 	if decider.RecordsCall(va) {
-		l.callsSeen.Add(1)
+		w.callsSeen.Add(1)
 	}
-	if va = l.Overlay.Attachment(va.Name); va == nil {
+	if va = w.Overlay.Attachment(va.Name); va == nil {
 		return // it is gone by now, and the event of its deletion follows
 	}
 	op := decider.RequiredOperation(va)
-	if l.Table.IsUnchanged(va) || op == attach.Idle && l.Table.Look(va.Name, va.UID).Name == "" {
+	if w.Table.IsUnchanged(va) || op == attach.Idle && w.Table.Look(va.Name, va.UID).Name == "" {
 		return
 	}
-	l.Queue.Add(queue.ClaimKey(va.Name), queue.LaneOf(op), l.placeOf(va, op))
+	w.Queue.Add(queue.AttachmentKey(va.Name), queue.LaneOf(op), w.placeOf(va, op))
 }
 
 // attachmentGone takes the last state of a VolumeAttachment that was deleted.
-func (l *Worker) attachmentGone(va *storagev1.VolumeAttachment) {
-	l.Overlay.VolumeAttachmentDeleted(va)
+func (w *Worker) attachmentGone(va *storagev1.VolumeAttachment) {
+	w.Overlay.VolumeAttachmentDeleted(va)
 	var last *attach.Record
-	if !l.isFromBeforeTerm(va) || cutShort(va, l.finalizer) {
-		if r, ok := l.Decider().LastRecorded(l.Overlay.Inputs(va)); ok {
+	if !w.isFromBeforeTerm(va) || cutShort(va, w.finalizer) {
+		if r, ok := w.Decider().LastRecorded(w.Overlay.Inputs(va)); ok {
 			last = &r
 		}
 	}
-	l.Table.Gone(volume.IdentityOf(va), last, va.DeletionTimestamp != nil && attach.NotedTarget(va).NodeID != "")
+	w.Table.Gone(volume.IdentityOf(va), last, va.DeletionTimestamp != nil && attach.NotedTarget(va).NodeID != "")
 }
 
 // ObserveDeletion takes the last state of a deleted VolumeAttachment of a driver that this process does not
@@ -187,9 +187,9 @@ func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
 
 // volumeChanged takes a PersistentVolume that has or had the driver's finalizer, when it was added or has
 // changed, or when a VolumeAttachment that named it is gone.
-func (l *Worker) volumeChanged(v *attach.Volume) {
-	l.Overlay.PersistentVolumeChanged(v)
-	if attach.HasFinalizer(v.Finalizers, l.finalizer) && v.Releasable(l.Driver) {
-		l.Queue.Add(queue.FinalizerKey(v.Name), queue.FinalizerLane, queue.Place{})
+func (w *Worker) volumeChanged(v *attach.Volume) {
+	w.Overlay.PersistentVolumeChanged(v)
+	if attach.HasFinalizer(v.Finalizers, w.finalizer) && v.Releasable(w.Driver) {
+		w.Queue.Add(queue.FinalizerKey(v.Name), queue.FinalizerLane, queue.Place{})
 	}
 }

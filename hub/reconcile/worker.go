@@ -24,76 +24,76 @@ import (
 
 // work makes one run of an item. ctx ends when calls in flight have to end: at the end of the grace, or when
 // the lease is lost.
-func (l *Worker) Work(ctx context.Context, e *queue.Item) {
-	e.Retries.Session = l.Session()
+func (w *Worker) Work(ctx context.Context, e *queue.Item) {
+	e.Retries.Session = w.Session()
 	switch e.Key.Kind {
-	case queue.ClaimKind:
-		l.workOnClaim(ctx, e)
-	case queue.UnownedKind:
-		l.workOnUnowned(ctx, e)
+	case queue.AttachmentKind:
+		w.workOnAttachment(ctx, e)
+	case queue.DanglingKind:
+		w.workOnDangling(ctx, e)
 	case queue.FinalizerKind:
-		l.Queue.End(e, l.workOnFinalizer(ctx, e))
+		w.Queue.End(e, w.workOnFinalizer(ctx, e))
 	}
 }
 
-// workOnClaim carries out the operation that a VolumeAttachment requires, and decides when its item runs again.
-func (l *Worker) workOnClaim(ctx context.Context, e *queue.Item) {
-	old := l.Overlay.Attachment(e.Key.Name)
+// workOnAttachment carries out the operation that a VolumeAttachment requires, and decides when its item runs again.
+func (w *Worker) workOnAttachment(ctx context.Context, e *queue.Item) {
+	old := w.Overlay.Attachment(e.Key.Name)
 	if old == nil {
-		l.ended(e)
+		w.ended(e)
 		return
 	}
-	ctx = klog.NewContext(ctx, l.VolumeLogger(old))
-	va, err := l.catchUp(ctx, e, old)
+	ctx = klog.NewContext(ctx, w.VolumeLogger(old))
+	va, err := w.catchUp(ctx, e, old)
 	if err != nil {
-		op, _ := l.wanted(e.Key.Name)
-		l.failed(ctx, e, old, op, err)
+		op, _ := w.wanted(e.Key.Name)
+		w.failed(ctx, e, old, op, err)
 		return
 	}
 	if va == nil {
-		l.Queue.End(e, queue.Finished) // the watch will report its deletion
+		w.Queue.End(e, queue.Finished) // the watch will report its deletion
 		return
 	}
-	op, err := l.carryOut(ctx, e, va)
+	op, err := w.carryOut(ctx, e, va)
 	switch {
 	case errors.Is(err, errBlocked):
 	case isFenced(err):
-		l.Queue.End(e, queue.Postpone(e.Lane, fencePause))
+		w.Queue.End(e, queue.Postpone(e.Lane, fencePause))
 	case err != nil:
-		l.failed(ctx, e, va, op, err)
+		w.failed(ctx, e, va, op, err)
 	default:
-		l.succeeded(e, va, op)
+		w.succeeded(e, va, op)
 	}
 }
 
 // succeeded ends the run of an item whose operation has succeeded.
-func (l *Worker) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op attach.Operation) {
+func (w *Worker) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op attach.Operation) {
 	if op != attach.Idle {
 		took := time.Since(e.Asked)
-		l.Metrics.Operation(operationOf(op), status.Success, took)
-		if e.Tries > 0 || l.Logger.V(2).Enabled() { // else it logs nothing, and making the logger takes time
+		w.Metrics.Operation(operationOf(op), status.Success, took)
+		if e.Tries > 0 || w.Logger.V(2).Enabled() { // else it logs nothing, and making the logger takes time
 			failures := e.Tries
 			if e.Retries.Operation != op {
 				failures = 0
 			}
-			l.logSucceeded(l.VolumeLogger(va), op, failures, e.Tries > 0, took)
+			w.logSucceeded(w.VolumeLogger(va), op, failures, e.Tries > 0, took)
 		}
 	}
-	l.Queue.Succeeded(e)
-	l.Queue.ClearChanged(e) // what follows takes changes that came meanwhile into account
-	if next, lane := l.wanted(va.Name); next != attach.Idle {
-		l.Queue.End(e, queue.Again(lane))
+	w.Queue.Succeeded(e)
+	w.Queue.ClearChanged(e) // what follows takes changes that came meanwhile into account
+	if next, lane := w.wanted(va.Name); next != attach.Idle {
+		w.Queue.End(e, queue.Again(lane))
 		return
 	}
-	l.ended(e)
+	w.ended(e)
 }
 
 // ended ends the run of an item that has nothing more to do, and the volume.Attachment if its VolumeAttachment is gone.
-func (l *Worker) ended(e *queue.Item) {
-	if l.Overlay.Attachment(e.Key.Name) == nil {
-		l.Table.Missing(e.Key.Name)
+func (w *Worker) ended(e *queue.Item) {
+	if w.Overlay.Attachment(e.Key.Name) == nil {
+		w.Table.Missing(e.Key.Name)
 	}
-	l.Queue.End(e, queue.Finished)
+	w.Queue.End(e, queue.Finished)
 }
 
 // fencePause is the pause before work is tried again that the fence has refused. By then the lease may be
@@ -105,15 +105,15 @@ const fencePause = 100 * time.Millisecond
 var errBlocked = errors.New("blocked by other work")
 
 // carryOut carries out the operation that a VolumeAttachment requires, and returns that operation.
-func (l *Worker) carryOut(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment) (attach.Operation, error) {
-	decider := l.Decider()
-	x := &execution{leader: l, item: e, object: va, attachment: l.Table.Open(va)}
-	x.op, _ = l.Table.Required(decider, va)
+func (w *Worker) carryOut(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment) (attach.Operation, error) {
+	decider := w.Decider()
+	x := &execution{worker: w, item: e, object: va, attachment: w.Table.Open(va)}
+	x.op, _ = w.Table.Required(decider, va)
 	switch {
 	case x.op == attach.Idle && decider.HasStaleError(va):
-		return x.op, l.attacher(e.Key).ForgetError(ctx, va, attach.Detaching)
+		return x.op, w.attacher(e.Key).ForgetError(ctx, va, attach.Detaching)
 	case x.op != attach.Idle && e.Tries > 0 && e.Retries.Operation == x.op:
-		l.Metrics.Retry(operationOf(x.op))
+		w.Metrics.Retry(operationOf(x.op))
 	}
 	err := x.execute(ctx)
 	return x.op, err
@@ -125,15 +125,15 @@ var errLostCapability = errors.New("the driver has no PUBLISH_UNPUBLISH_VOLUME, 
 // checkCapability returns an error if the driver was called before and cannot be called now to attach. To mark a volume as attached
 // without a call would be wrong then: its Pod would start without the volume. VolumeAttachments are looked through only if one
 // that records a call was seen since none was found.
-func (l *Worker) checkCapability(decider attach.Driver, op attach.Operation) error {
-	seen := l.callsSeen.Load()
-	if op != attach.Attaching || decider.Capabilities.PublishUnpublish || l.noCallsAt.Load() == seen {
+func (w *Worker) checkCapability(decider attach.Driver, op attach.Operation) error {
+	seen := w.callsSeen.Load()
+	if op != attach.Attaching || decider.Capabilities.PublishUnpublish || w.noCallsAt.Load() == seen {
 		return nil
 	}
-	if decider.RecordedCalls(func() []*storagev1.VolumeAttachment { return l.Overlay.AttachmentsOfDriver(l.Driver) }) > 0 || l.Table.HasPublications() {
+	if decider.RecordedCalls(func() []*storagev1.VolumeAttachment { return w.Overlay.AttachmentsOfDriver(w.Driver) }) > 0 || w.Table.HasPublications() {
 		return errLostCapability
 	}
-	l.noCallsAt.Store(seen)
+	w.noCallsAt.Store(seen)
 	return nil
 }
 
@@ -162,43 +162,43 @@ func isOfTheVolume(e *queue.Item, err error) bool {
 }
 
 // failed ends a run with an error of the volume, of the Kubernetes API or of the connection, and decides when the item runs again.
-func (l *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment, op attach.Operation, err error) {
+func (w *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment, op attach.Operation, err error) {
 	name := e.Key.Name
 	if waitsForDriver(e, err) {
-		_, lane := l.wanted(name)
-		l.Queue.End(e, queue.Again(lane))
+		_, lane := w.wanted(name)
+		w.Queue.End(e, queue.Again(lane))
 		return
 	}
 	if isOfTheVolume(e, err) {
-		l.Warn(va, titleOf(op)+failedEvent, err.Error())
+		w.Warn(va, titleOf(op)+failedEvent, err.Error())
 		written := err
-		if op.IsStuck(va, l.Settings().StuckAfter, time.Now()) {
+		if op.IsStuck(va, w.Settings().StuckAfter, time.Now()) {
 			written = stuckError(va, op, e.Tries+1, lastError(err))
 		}
-		l.saveError(ctx, l.attacher(e.Key), va, op, written)
+		w.saveError(ctx, w.attacher(e.Key), va, op, written)
 	}
 	if errors.Is(err, attach.ErrStale) {
-		l.refreshVolume(ctx, attach.VolumeName(va)) // the next run reads the VolumeAttachment
+		w.refreshVolume(ctx, attach.VolumeName(va)) // the next run reads the VolumeAttachment
 	}
 	cause := causeOf(err)
-	failures := l.Queue.Failed(e, op, attach.Message(err), cause) // shorter: there may be very many items
-	l.Failed(err, status.Failure{Time: time.Now(), Operation: operationOf(op), VolumeAttachment: name,
+	failures := w.Queue.Failed(e, op, attach.Message(err), cause) // shorter: there may be very many items
+	w.Failed(err, status.Failure{Time: time.Now(), Operation: operationOf(op), VolumeAttachment: name,
 		Text: csiclient.Truncate(err.Error(), csiclient.MaxText), Cause: cause}, time.Since(e.Asked))
-	delay := l.retryIn(e, op, failures, err)
-	changed, now := l.Queue.ClearChanged(e), l.Overlay.Attachment(name)
-	next, lane := l.wanted(name)
+	delay := w.retryIn(e, op, failures, err)
+	changed, now := w.Queue.ClearChanged(e), w.Overlay.Attachment(name)
+	next, lane := w.wanted(name)
 	// If the object was deleted meanwhile, the detach does not wait for the attach's backoff.
-	if next != op || changed && (now == nil || !l.Table.IsUnchanged(now)) {
+	if next != op || changed && (now == nil || !w.Table.IsUnchanged(now)) {
 		delay = 0
 	}
-	l.logFailed(l.VolumeLogger(va), op, failures, delay, err)
+	w.logFailed(w.VolumeLogger(va), op, failures, delay, err)
 	end := queue.BackOff(lane, delay)
 	// The driver was not called, so an attach elsewhere has to wait for this detach, unless the volume is
 	// unpublished already.
-	if delay > 0 && attach.NotReady(err) && l.Table.Look(va.Name, va.UID).Belief != volume.Unpublished {
+	if delay > 0 && attach.NotReady(err) && w.Table.Look(va.Name, va.UID).Belief != volume.Unpublished {
 		end = queue.Postpone(lane, delay)
 	}
-	l.Queue.End(e, end)
+	w.Queue.End(e, end)
 }
 
 // backoff returns the delay before the next try after a number of failures in a row (at least 1). It starts at
@@ -225,12 +225,12 @@ func backoff(retry registry.Retry, failures int, err error, random func() float6
 // suspect, it waits for a random part of that again after the driver was away: other volumes of a driver that takes long to come back must
 // have a time in which they can be attached. An attach that a full node has refused has no delay: it waits until the node has a place
 // (queue.Queue).
-func (l *Worker) retryIn(e *queue.Item, op attach.Operation, failures int, err error) time.Duration {
+func (w *Worker) retryIn(e *queue.Item, op attach.Operation, failures int, err error) time.Duration {
 	if op == attach.Attaching && isNodeFull(err) {
 		e.Retries.NoPlace++
 		return 0
 	}
-	delay := backoff(l.Settings().Retry, failures-e.Retries.NoPlace, err, jitter)
+	delay := backoff(w.Settings().Retry, failures-e.Retries.NoPlace, err, jitter)
 	if e.Retries.Suspect() {
 		e.Retries.AfterReconnect = time.Duration(jitter() * float64(delay))
 	}
@@ -261,9 +261,9 @@ func passesSoon(err error) bool {
 func jitter() float64 { return rand.Float64() }
 
 // saveError writes an error into the status. It only logs a failure to write: the operation is tried again anyway.
-func (l *Worker) saveError(ctx context.Context, w attach.Attacher, va *storagev1.VolumeAttachment, op attach.Operation, cause error) {
-	if err := w.SaveError(ctx, va, op, cause); err != nil {
-		l.VolumeLogger(va).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", cause, "err", err)
+func (w *Worker) saveError(ctx context.Context, a attach.Attacher, va *storagev1.VolumeAttachment, op attach.Operation, cause error) {
+	if err := a.SaveError(ctx, va, op, cause); err != nil {
+		w.VolumeLogger(va).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", cause, "err", err)
 	}
 }
 
@@ -280,12 +280,12 @@ func operationOf(op attach.Operation) status.Operation {
 
 // wanted returns the operation that a VolumeAttachment requires in its newest known state, Idle if it is gone,
 // and the lane of the operation.
-func (l *Worker) wanted(name string) (attach.Operation, queue.Lane) {
-	va := l.Overlay.Attachment(name)
+func (w *Worker) wanted(name string) (attach.Operation, queue.Lane) {
+	va := w.Overlay.Attachment(name)
 	if va == nil {
 		return attach.Idle, queue.DetachLane
 	}
-	return l.Table.Required(l.Decider(), va)
+	return w.Table.Required(w.Decider(), va)
 }
 
 // sleep blocks for d, or until ctx ends.

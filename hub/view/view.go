@@ -114,7 +114,7 @@ func (v *View) Lease(d registry.Driver) status.Lease {
 // Those that are only reported count too.
 func (d Driver) unowned() ([]status.UnownedPublication, int) {
 	shown := d.Reported
-	for _, u := range d.Table.UnownedAll() {
+	for _, u := range d.Table.AllDangling() {
 		view := status.UnownedPublication{VolumeHandle: u.Target.VolumeHandle, NodeID: u.Target.NodeID, Node: u.FormerOwner.Node,
 			PersistentVolume: u.FormerOwner.PersistentVolume, VolumeAttachment: u.FormerOwner.Name,
 			Since: u.Since, Tries: u.Failures, LastError: u.Error, Listed: u.Listed}
@@ -156,7 +156,7 @@ func (v *View) lanes(d *Driver, now time.Time) []status.Lane {
 		clear(items)
 		for _, va := range v.Cluster.AttachmentsOfDriver(d.Name) {
 			if a := d.look(va); a.op != attach.Idle && !d.isServedElsewhere {
-				items[queue.ClaimKey(a.Name)] = queue.Progress{Lane: a.lane, State: queue.Ready}
+				items[queue.AttachmentKey(a.Name)] = queue.Progress{Lane: a.lane, State: queue.Ready}
 			}
 		}
 	}
@@ -169,7 +169,7 @@ func (v *View) lanes(d *Driver, now time.Time) []status.Lane {
 	}
 	for key, p := range items {
 		since, one := p.Asked, status.Lane{OldestCall: status.Call(p.Call)}
-		if va := d.Overlay.Attachment(key.Name); key.Kind == queue.ClaimKind && va != nil {
+		if va := d.Overlay.Attachment(key.Name); key.Kind == queue.AttachmentKind && va != nil {
 			a := d.look(va)
 			since = cmp.Or(a.since, since) // a move of the lease does not change the time of the object
 			if a.op.IsStuck(va, d.Spec.StuckAfter, now) {
@@ -324,7 +324,7 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 		s.Waiting.Kind = status.WaitForConfiguration
 		return s
 	}
-	p, ok := d.Table.Queue.Look(queue.ClaimKey(a.Name))
+	p, ok := d.Table.Queue.Look(queue.AttachmentKey(a.Name))
 	s.Since, s.Tries = cmp.Or(s.Since, p.Asked), p.Tries
 	if p.Error != "" {
 		if p.Error != s.LastError { // newer than the error in the object
@@ -366,7 +366,7 @@ func WaitOf(w queue.Wait, node string) status.Wait {
 	switch {
 	case w.Kind == queue.WaitCapacity:
 		s.Node = node
-	case w.Detach.Kind == queue.UnownedKind:
+	case w.Detach.Kind == queue.DanglingKind:
 		s = status.Wait{Kind: status.WaitForUnowned, NodeID: w.Detach.Target.NodeID}
 	}
 	return s

@@ -72,7 +72,7 @@ func IdentityOf(va *storagev1.VolumeAttachment) Identity {
 type Attachment struct {
 	Identity
 	Publication
-	// Disowned are the previous targets at which its publications are unowned now. Its note may still name one of them.
+	// Disowned are the previous targets at which its publications are dangling now. Its note may still name one of them.
 	Disowned []attach.Target
 	// Lost: the storage system has lost the attached volume. ListVolumes no longer reports it on its node.
 	Lost bool
@@ -226,7 +226,7 @@ func (t *Table) ReadGone(id Identity, eventFollows bool) bool {
 
 // Gone ends the Attachment of a VolumeAttachment whose deletion the watch has reported. last is the record of its last
 // state, nil for none; it counts only if this process knows nothing itself. If the volume may still be
-// published, the publication is unowned from now on, or from the end of the run if a worker has the item.
+// published, the publication is dangling from now on, or from the end of the run if a worker has the item.
 // noted: without a record, its last state still shows that an attacher has detached the volume.
 func (t *Table) Gone(id Identity, last *attach.Record, noted bool) {
 	t.mu.Lock()
@@ -248,7 +248,7 @@ func (t *Table) Gone(id Identity, last *attach.Record, noted bool) {
 		t.Queue.DetachedLocked("", id.Node)
 	}
 	if t.attachments[id.Name] == nil {
-		t.Queue.DropLocked(queue.ClaimKey(id.Name))
+		t.Queue.DropLocked(queue.AttachmentKey(id.Name))
 	}
 }
 
@@ -267,7 +267,7 @@ func (t *Table) gone(a *Attachment) {
 	if a.gone.IsZero() {
 		a.gone = time.Now()
 	}
-	if t.Queue.DropLocked(queue.ClaimKey(a.Name)) {
+	if t.Queue.DropLocked(queue.AttachmentKey(a.Name)) {
 		t.close(a)
 	}
 }

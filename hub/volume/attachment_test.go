@@ -103,7 +103,7 @@ func TestObjectOfTheSameNameStartsAfresh(t *testing.T) {
 	if got := *c; got.MayBePublished() {
 		t.Errorf("it begins with %+v, which is another one's", got)
 	}
-	wantUnowned(t, table, "a")
+	wantDangling(t, table, "a")
 	if again := table.Open(second); again != c {
 		t.Error("the same object is known twice")
 	}
@@ -117,7 +117,7 @@ func TestObjectOfTheSameNameStartsAfreshWhenTheOneBeforeVanishesDuringARun(t *te
 	e := taken(t, table, "va", queue.AttachLane, only("v", "a"))
 	table.Queue.Failed(e, attach.Attaching, "of the one before", diagnosis.Cause{})
 	table.Gone(volume.IdentityOf(va), nil, false)
-	table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, only("v", "a"))
+	table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, only("v", "a"))
 	table.Queue.End(e, queue.BackOff(queue.AttachLane, time.Hour))
 	if got := look(t, table, "va"); got.State != queue.Ready || got.Tries != 0 || got.Error != "" || e.Retries != (queue.Retries{}) {
 		t.Errorf("%+v, %+v; want it to start afresh", got, e.Retries)
@@ -142,10 +142,10 @@ func TestObjectThatGetsTheNameOfAMissingOneDuringTheRunIsLookedAt(t *testing.T) 
 	table := openTable(10, 0, true)
 	e := taken(t, table, "va", queue.AttachLane, only("v", "a"))
 	first := table.Open(attachment("va", "1"))
-	table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, only("v", "a"))
+	table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, only("v", "a"))
 	table.Missing(e.Key.Name)
 	table.Queue.End(e, queue.Finished)
-	if got := take(t, table, queue.ClaimKey("va")); got != e {
+	if got := take(t, table, queue.AttachmentKey("va")); got != e {
 		t.Errorf("%+v runs, want the entry again", got)
 	}
 	if table.Open(attachment("va", "2")) == first {
@@ -158,10 +158,10 @@ func TestObjectThatIsReadAsGoneIsSeenToOnce(t *testing.T) {
 	va, last := attachment("va", "1"), recorded("a")
 	publish(table, table.Open(va), last)
 	table.ReadGone(volume.IdentityOf(va), true)
-	wantUnowned(t, table, "a")
+	wantDangling(t, table, "a")
 	table.Resolve(at("a"))
 	table.Gone(volume.IdentityOf(va), &last, false) // the watch is late
-	wantUnowned(t, table)
+	wantDangling(t, table)
 
 	table.ReadGone(volume.Identity{Name: "va", UID: "2"}, false)
 	if table.WasReleased("2") {
@@ -191,9 +191,9 @@ func TestVolumeThatWasDetachedAndReleasedIsNotTakenForAttached(t *testing.T) {
 			last := recorded("a") // of the last state, which has the finalizer
 			table.Gone(volume.IdentityOf(va), &last, false)
 			if released {
-				wantUnowned(t, table)
+				wantDangling(t, table)
 			} else {
-				wantUnowned(t, table, "a")
+				wantDangling(t, table, "a")
 			}
 			if table.WasReleased(va.UID) {
 				t.Error("it is remembered as released after its deletion was reported")
@@ -222,7 +222,7 @@ func TestLastStateCountsWhereNothingIsKnown(t *testing.T) {
 			table := openTable(10, 0, true)
 			c.before(table)
 			table.Gone(volume.IdentityOf(va), c.last, false)
-			wantUnowned(t, table, c.want...)
+			wantDangling(t, table, c.want...)
 		})
 	}
 }

@@ -13,8 +13,8 @@ import (
 // backlog is how much waits in a Table while it is measured.
 const backlog = 10_000
 
-// fullOfUnowned is a Table with much that is unowned.
-func fullOfUnowned() *volume.Table {
+// fullOfDangling is a Table with much that is dangling.
+func fullOfDangling() *volume.Table {
 	table := volume.NewTable("f")
 	for i := range backlog {
 		name := fmt.Sprintf("gone-%d", i)
@@ -30,7 +30,7 @@ func fullOfUnowned() *volume.Table {
 }
 
 func BenchmarkIsUnchanged(b *testing.B) {
-	table := fullOfUnowned()
+	table := fullOfDangling()
 	va := attachment("va", "1")
 	table.Open(va)
 	b.ReportAllocs()
@@ -41,10 +41,10 @@ func BenchmarkIsUnchanged(b *testing.B) {
 	}
 }
 
-// BenchmarkReserveWhileMuchIsUnowned: an attach looks for what is to be detached before, while much is.
-func BenchmarkReserveWhileMuchIsUnowned(b *testing.B) {
-	table := fullOfUnowned()
-	table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, queue.Place{})
+// BenchmarkReserveWhileMuchIsDangling: an attach looks for what is to be detached before, while much is.
+func BenchmarkReserveWhileMuchIsDangling(b *testing.B) {
+	table := fullOfDangling()
+	table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, queue.Place{})
 	e := next(table)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -55,7 +55,7 @@ func BenchmarkReserveWhileMuchIsUnowned(b *testing.B) {
 }
 
 func BenchmarkWithholds(b *testing.B) {
-	table := fullOfUnowned()
+	table := fullOfDangling()
 	b.ReportAllocs()
 	for b.Loop() {
 		if claimed, published := table.Withholds("pv", "handle", time.Minute, time.Now()); claimed || published {
@@ -66,7 +66,7 @@ func BenchmarkWithholds(b *testing.B) {
 
 // BenchmarkObserve: a standby sees much vanish.
 func BenchmarkObserve(b *testing.B) {
-	table, now := fullOfUnowned(), time.Now()
+	table, now := fullOfDangling(), time.Now()
 	b.ReportAllocs()
 	for b.Loop() {
 		table.ObserveDeletion(volume.Identity{Name: "gone", UID: "1"}, attach.Record{Target: attach.Target{VolumeHandle: "v", NodeID: "a"}}, now)

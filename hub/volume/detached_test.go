@@ -13,7 +13,7 @@ func TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere(t *test
 		unpublish(table, table.Open(attachment("other", "2")), at("a"), volume.Succeeded)
 	}
 	detached := func(t *testing.T, table *volume.Table) {
-		e := take(t, table, unownedKey("a"))
+		e := take(t, table, danglingKey("a"))
 		table.Detached(at("a"), "node-a")
 		table.Queue.End(e, queue.Finished)
 	}
@@ -38,7 +38,7 @@ func TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere(t *test
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := openTable(10, 0, true)
-			key := queue.ClaimKey("refused")
+			key := queue.AttachmentKey("refused")
 			table.Queue.Add(key, queue.AttachLane, c.place)
 			table.Queue.End(take(t, table, key), queue.BackOff(queue.AttachLane, time.Hour))
 			c.detach(t, table)

@@ -20,7 +20,7 @@ const (
 	Publish                         // call ControllerPublishVolume
 	MarkAttached                    // write the status
 	Unpublish                       // call ControllerUnpublishVolume
-	Disown                          // make the publication at the target unowned, to be detached later
+	Disown                          // make the publication at the target dangling, to be detached later
 	Release                         // remove the finalizer from the VolumeAttachment
 	MarkDetached                    // write the status
 	LookAgain                       // end the run: it is not known who owns the publication
@@ -94,7 +94,7 @@ func (r *Run) ownerOf(t attach.Target) Ownership {
 // it. With a driver that hangs, each try takes the timeout. An attach goes on after one try (csi-attacher
 // makes no call for the previous node ID at all). A call that ends at its deadline or with ABORTED is a try too:
 // otherwise a driver that hangs would keep an attach waiting for ever. Nothing is lost by that: the publication
-// at the previous target is unowned then, and is tried again until the driver unpublishes it.
+// at the previous target is dangling then, and is tried again until the driver unpublishes it.
 const previousTries = 3
 
 // next returns the next effect of a run. It is pure. The cases are asked from top to bottom.
@@ -177,7 +177,7 @@ func (t *Table) Start(a *Attachment, r Run, e Effect) {
 func (t *Table) Apply(a *Attachment, r *Run, e Effect, o Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ok, key := o.Result == Succeeded, queue.ClaimKey(a.Name)
+	ok, key := o.Result == Succeeded, queue.AttachmentKey(a.Name)
 	a.Unsure = a.Unsure || o.Result == NotDone && e.Kind.Writes()
 	switch e.Kind {
 	case FindOwners:
@@ -232,7 +232,7 @@ func (t *Table) Apply(a *Attachment, r *Run, e Effect, o Outcome) {
 	}
 }
 
-// forgetDisowned notes that there is no unowned publication at a target any more.
+// forgetDisowned notes that there is no dangling publication at a target any more.
 func (a *Attachment) forgetDisowned(target attach.Target) {
 	a.Disowned = slices.DeleteFunc(slices.Clone(a.Disowned), func(t attach.Target) bool { return t == target })
 }

@@ -65,7 +65,7 @@ func (m *runModel) hasFinalizer() bool {
 	return attach.HasFinalizer(m.va.Finalizers, attach.Finalizer(modelDriver))
 }
 
-// isSeenTo reports whether the VolumeAttachment need not see to a target: it is not published there, is unowned,
+// isSeenTo reports whether the VolumeAttachment need not see to a target: it is not published there, is dangling,
 // or nobody can know of it.
 func (m *runModel) isSeenTo(at attach.Target) bool {
 	is := m.truth[at]
@@ -83,9 +83,9 @@ func (m *runModel) checkBelief() {
 		if is.Gone && known {
 			m.fail("the volume was unpublished at %s, and this is not known: %+v", at.NodeID, believed)
 		}
-		u, unowned := m.table.Unowned(at)
-		if unowned != is.Left || unowned && (u.FormerOwner.UID != m.va.UID || !slices.Contains(believed.Disowned, at)) {
-			m.fail("at %s unowned: %v, want %v: %+v", at.NodeID, unowned, is.Left, u)
+		u, dangling := m.table.Dangling(at)
+		if dangling != is.Left || dangling && (u.FormerOwner.UID != m.va.UID || !slices.Contains(believed.Disowned, at)) {
+			m.fail("at %s dangling: %v, want %v: %+v", at.NodeID, dangling, is.Left, u)
 		}
 		if is.Gone && believed.Target == at && believed.Secrets != nil {
 			m.fail("the secrets are kept of what was unpublished")
@@ -125,8 +125,8 @@ func (m *runModel) key() string {
 	run.Plan = attach.Plan{Operation: run.Plan.Operation, Record: attach.Record{Target: run.Plan.Target}} // the rest is that of the objects
 	fmt.Fprintf(b, "%v %+v %v %v %+v %+v", m.nodeID, m.decider.NoAttach, m.secretRead, m.released, m.effect, run)
 	for _, at := range []attach.Target{target("id-1"), target("id-2")} {
-		_, unowned := m.table.Unowned(at)
-		fmt.Fprintf(b, " %+v %v %v %v", m.truth[at], m.owners[at], unowned, slices.Contains(m.known.Disowned, at))
+		_, dangling := m.table.Dangling(at)
+		fmt.Fprintf(b, " %+v %v %v %v", m.truth[at], m.owners[at], dangling, slices.Contains(m.known.Disowned, at))
 	}
 	fmt.Fprintf(b, " %v %v %v %v %v %v", m.va.Finalizers, m.va.Annotations, m.va.DeletionTimestamp != nil, m.va.Status.Attached, m.pv.Finalizers, m.table.WasReleased(m.va.UID))
 	fmt.Fprintf(b, " %+v", *m.known)

@@ -49,7 +49,7 @@ type truth struct {
 	May      bool // it may be published: a publish began, and no unpublish has succeeded since
 	Done     bool // a publish succeeded, and its context was not refused
 	Gone     bool // an unpublish succeeded here, and no call began since
-	Left     bool // a Leave has made it unowned
+	Left     bool // a Leave has made it dangling
 	Lost     bool // after that the process ended: nobody knows of it any more
 	Refusals int  // answers of unpublishes in a row, here as the previous target, that were errors; 3 at most
 }
@@ -139,11 +139,11 @@ func (m *runModel) vanish() {
 	m.table.Gone(volume.IdentityOf(m.va), last, false)
 	m.va = nil
 	for at, is := range m.truth {
-		_, unowned := m.table.Unowned(at)
-		if is.May && !is.Lost && m.owners[at] != volume.Owned && !unowned {
+		_, dangling := m.table.Dangling(at)
+		if is.May && !is.Lost && m.owners[at] != volume.Owned && !dangling {
 			m.fail("the volume may be published at %s, and is not detached", at.NodeID)
 		}
-		if is.Gone && unowned {
+		if is.Gone && dangling {
 			m.fail("the volume was unpublished at %s, and is unpublished again", at.NodeID)
 		}
 	}

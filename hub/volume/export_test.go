@@ -9,7 +9,7 @@ import (
 // WasReleased reports whether this process has removed the finalizer of a VolumeAttachment whose deletion was not reported yet.
 func (t *Table) WasReleased(uid types.UID) bool { return t.released[uid] }
 
-// Remains says what a Table still holds of unowned publications and of work, "" for nothing.
+// Remains says what a Table still holds of dangling publications and of work, "" for nothing.
 func (t *Table) Remains() string {
 	items, _ := t.Queue.All()
 	t.mu.Lock()
@@ -17,5 +17,5 @@ func (t *Table) Remains() string {
 	if len(items)+len(t.dangling) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d items, and %d unowned publications", len(items), len(t.dangling))
+	return fmt.Sprintf("%d items, and %d dangling publications", len(items), len(t.dangling))
 }

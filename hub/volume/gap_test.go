@@ -28,7 +28,7 @@ func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *te
 	if !table.OwesDetach() {
 		t.Error("it is not owed by this process")
 	}
-	take(t, table, unownedKey("a"))
+	take(t, table, danglingKey("a"))
 }
 
 func TestStandbyForgetsWhatAnotherMustHaveSeenToByNow(t *testing.T) {
@@ -47,13 +47,13 @@ func TestStandbyForgetsWhatAnotherMustHaveSeenToByNow(t *testing.T) {
 					table.Confirm()
 				}
 				forget(table, began.Add(24*time.Hour))
-				wantUnowned(t, table, "a")
+				wantDangling(t, table, "a")
 				forget(table, began.Add(24*time.Hour+time.Minute)) // as often as it is looked for
 				if confirmed {
-					wantUnowned(t, table, "a") // nobody else knows of it
+					wantDangling(t, table, "a") // nobody else knows of it
 					return
 				}
-				wantUnowned(t, table)
+				wantDangling(t, table)
 			})
 		}
 	}
@@ -64,7 +64,7 @@ func TestWhatVanishesOnceMoreAtATargetIsObservedOnce(t *testing.T) {
 	table, began := volume.NewTable("f"), time.Now()
 	table.ObserveDeletion(volume.Identity{Name: "first", UID: "1"}, recorded("a"), began)
 	table.ObserveDeletion(volume.Identity{Name: "second", UID: "2"}, recorded("a"), began.Add(time.Hour))
-	if u, _ := table.Unowned(at("a")); u.FormerOwner.Name != "first" || u.Unconfirmed != began {
+	if u, _ := table.Dangling(at("a")); u.FormerOwner.Name != "first" || u.Unconfirmed != began {
 		t.Errorf("left by %s, unconfirmed since %v; want the first", u.FormerOwner.Name, u.Unconfirmed.Sub(began))
 	}
 }
@@ -87,8 +87,8 @@ func TestWhatVanishedJustBeforeTheLeaseWasLostIsNotForgotten(t *testing.T) {
 	now := time.Now()
 	table.Close()
 	table.Forget(now)
-	wantUnowned(t, table, "a")
-	if u, _ := table.Unowned(at("a")); u.Unconfirmed != now {
+	wantDangling(t, table, "a")
+	if u, _ := table.Dangling(at("a")); u.Unconfirmed != now {
 		t.Errorf("unconfirmed since %v, want since the lease was lost: another process may have seen to it", u.Unconfirmed)
 	}
 	if names := table.Attachments(); len(names) > 0 {

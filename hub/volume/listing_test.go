@@ -18,20 +18,20 @@ func TestListingIsOutOfDateWhereAnEntryWasOrIs(t *testing.T) {
 	}{
 		"no work": {func(*volume.Table) {}, func(*volume.Table) {}, false},
 		"work elsewhere": {func(*volume.Table) {}, func(table *volume.Table) {
-			table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, queue.Place{Target: attach.Target{VolumeHandle: "v", NodeID: "b"}, Node: "other"})
+			table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, queue.Place{Target: attach.Target{VolumeHandle: "v", NodeID: "b"}, Node: "other"})
 		}, false},
 		"work before": {func(table *volume.Table) { runAt(table, place) }, func(*volume.Table) {}, false},
-		"work began before and ended": {func(table *volume.Table) { table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, place) },
+		"work began before and ended": {func(table *volume.Table) { table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, place) },
 			func(table *volume.Table) { table.Queue.End(next(table), queue.Finished) }, true},
 		"work meanwhile": {func(*volume.Table) {}, func(table *volume.Table) { runAt(table, place) }, true},
-		"work goes on":   {func(table *volume.Table) { table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, place) }, func(*volume.Table) {}, true},
+		"work goes on":   {func(table *volume.Table) { table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, place) }, func(*volume.Table) {}, true},
 		"a worker found the target": {func(table *volume.Table) {}, func(table *volume.Table) {
-			table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, queue.Place{})
+			table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, queue.Place{})
 			e := next(table)
 			table.Queue.MayCall(e, place)
 			table.Queue.End(e, queue.Finished)
 		}, true},
-		"an unowned publication": {func(*volume.Table) {}, func(table *volume.Table) { table.Found(volume.Identity{}, attach.Record{Target: at}) }, true},
+		"a dangling publication": {func(*volume.Table) {}, func(table *volume.Table) { table.Found(volume.Identity{}, attach.Record{Target: at}) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := volume.NewTable("f")
@@ -50,7 +50,7 @@ func TestListingIsOutOfDateWhereAnEntryWasOrIs(t *testing.T) {
 
 // runAt has a worker do all work for a VolumeAttachment at a place.
 func runAt(table *volume.Table, p queue.Place) {
-	table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, p)
+	table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, p)
 	table.Queue.End(next(table), queue.Finished)
 }
 
@@ -74,11 +74,11 @@ func TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing(t *testing.T) 
 			table.Queue.SetLimits(queue.Limits{Workers: 2})
 			table.Queue.Open()
 			table.Found(volume.Identity{Node: "n", PersistentVolume: "pv"}, attach.Record{Target: at})
-			if u, ok := table.Unowned(at); !ok || !u.Listed {
+			if u, ok := table.Dangling(at); !ok || !u.Listed {
 				t.Fatalf("not found: %+v", u)
 			}
 			c.end(table)
-			if got := len(table.UnownedAll()); got != c.left {
+			if got := len(table.AllDangling()); got != c.left {
 				t.Errorf("%d left, want %d", got, c.left)
 			}
 		})
@@ -98,7 +98,7 @@ func TestPublicationThatAVolumeAttachmentLeavesIsNoLongerKnownFromAListingAlone(
 	table.Found(volume.Identity{Node: "n", PersistentVolume: "pv"}, r)
 	table.Gone(volume.Identity{Name: "va", UID: "1"}, &r, false)
 	table.DropFound()
-	if u, ok := table.Unowned(r.Target); !ok || u.Listed || u.FormerOwner.Name != "va" {
+	if u, ok := table.Dangling(r.Target); !ok || u.Listed || u.FormerOwner.Name != "va" {
 		t.Errorf("%+v", u)
 	}
 }

@@ -23,7 +23,7 @@ func TestVolumeWhoseModesConflictCountsAsSingleNode(t *testing.T) {
 				if late {
 					first = queue.Place{}
 				}
-				table.Queue.Add(queue.ClaimKey("published"), queue.AttachLane, first)
+				table.Queue.Add(queue.AttachmentKey("published"), queue.AttachLane, first)
 				e := next(table)
 				if got := e != nil && (!late || table.Queue.MayCall(e, shared("v", "a"))); got != want {
 					t.Errorf("runs beside another: %v, want %v", got, want)

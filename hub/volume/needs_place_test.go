@@ -39,9 +39,9 @@ func TestOnlyAnAttachWithoutAPlaceWaitsForOne(t *testing.T) {
 			table.attachments["va"] = &Attachment{Publication: c.believed}
 		}
 		if c.dangling {
-			table.dangling[here] = &Unowned{}
+			table.dangling[here] = &Dangling{}
 		}
-		if got := (*beliefs)(table).NeedsPlace(queue.ClaimKey("va"), queue.Place{Target: here, Node: "n", Noted: c.noted}, c.lost); got != c.want {
+		if got := (*beliefs)(table).NeedsPlace(queue.AttachmentKey("va"), queue.Place{Target: here, Node: "n", Noted: c.noted}, c.lost); got != c.want {
 			t.Errorf("%s: it needs a place: %v, want %v", name, got, c.want)
 		}
 	}

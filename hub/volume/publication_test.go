@@ -191,8 +191,8 @@ func TestVolumeThatAnotherOwnsIsNotLeftToBeDetached(t *testing.T) {
 			table.run(attachAt("id-1"), nil)
 			table.run(detachAt("id-1"), map[volume.EffectKind]volume.Outcome{volume.FindOwners: {Owner: c.owner}, volume.LookAgain: {Result: volume.NotDone}})
 			table.Gone(table.known.Identity, nil, false)
-			if _, unowned := table.Unowned(target("id-1")); unowned != c.want {
-				t.Errorf("unowned when it is gone: %v, want %v", unowned, c.want)
+			if _, dangling := table.Dangling(target("id-1")); dangling != c.want {
+				t.Errorf("dangling when it is gone: %v, want %v", dangling, c.want)
 			}
 		})
 	}
@@ -273,17 +273,17 @@ func TestVolumeIsSharedOnlyIfItWasNotPublishedForASingleNode(t *testing.T) {
 				table.Queue.SetLimits(queue.Limits{Workers: 10, PerNode: 0, Parallel: true})
 				table.Restore(table.known, c.record)
 				place := func(nodeID string) queue.Place { return queue.Place{Target: target(nodeID), Shared: true} }
-				table.Queue.Add(queue.ClaimKey("other"), queue.AttachLane, place("id-2"))
+				table.Queue.Add(queue.AttachmentKey("other"), queue.AttachLane, place("id-2"))
 				if table.take(t) == nil {
 					t.Fatal("the first does not start")
 				}
 				// As the caches have it, and as its worker finds it.
-				table.Queue.Add(queue.ClaimKey("va"), queue.AttachLane, place("id-1"))
+				table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, place("id-1"))
 				if got := table.take(t) != nil; got != c.want {
 					t.Errorf("starts beside the other: %v, want %v", got, c.want)
 				}
 				table.Open(objectOf("unplaced"))
-				table.Queue.Add(queue.ClaimKey("unplaced"), queue.AttachLane, queue.Place{})
+				table.Queue.Add(queue.AttachmentKey("unplaced"), queue.AttachLane, queue.Place{})
 				e := table.take(t)
 				table.Restore(table.Open(objectOf("unplaced")), c.record)
 				if got := table.Queue.MayCall(e, place("id-3")); got != c.want {
@@ -294,7 +294,7 @@ func TestVolumeIsSharedOnlyIfItWasNotPublishedForASingleNode(t *testing.T) {
 	}
 }
 
-// An unowned publication of another VolumeAttachment is no reason to forget what the objects record.
+// A dangling publication of another VolumeAttachment is no reason to forget what the objects record.
 func TestPublicationIsRestoredExceptWhereTheVolumeAttachmentHasDisownedIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		left string // by whom

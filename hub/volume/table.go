@@ -10,17 +10,17 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
-// Table has what is believed of all volumes of one driver: Attachments and unowned publications. It outlives sessions, terms, modes
+// Table has what is believed of all volumes of one driver: Attachments and dangling publications. It outlives sessions, terms, modes
 // and the driver's absence from the configuration. Its methods are safe for concurrent use, and do not block.
 type Table struct {
 	Finalizer string       // of the driver
 	Queue     *queue.Queue // the work for these volumes
 
-	mu          sync.Mutex                 // guards all that follows, and Queue
-	attachments map[string]*Attachment     // by name
-	dangling    map[attach.Target]*Unowned // unowned publications
-	closed      time.Time                  // when Close was called; zero: not yet
-	touched     map[attach.Target]bool     // during a listing; nil: there is none
+	mu          sync.Mutex                  // guards all that follows, and Queue
+	attachments map[string]*Attachment      // by name
+	dangling    map[attach.Target]*Dangling // dangling publications
+	closed      time.Time                   // when Close was called; zero: not yet
+	touched     map[attach.Target]bool      // during a listing; nil: there is none
 	// released are the VolumeAttachments that this process has detached, and whose finalizer it has removed. The last state that
 	// the watch reports still has the finalizer, so that it looks like an object that vanished with its volume attached.
 	released map[types.UID]bool
@@ -28,7 +28,7 @@ type Table struct {
 
 // NewTable returns an empty Table.
 func NewTable(finalizer string) *Table {
-	t := &Table{Finalizer: finalizer, attachments: map[string]*Attachment{}, dangling: map[attach.Target]*Unowned{}, released: map[types.UID]bool{}}
+	t := &Table{Finalizer: finalizer, attachments: map[string]*Attachment{}, dangling: map[attach.Target]*Dangling{}, released: map[types.UID]bool{}}
 	t.Queue = queue.New(&t.mu, (*beliefs)(t))
 	return t
 }
@@ -58,7 +58,7 @@ func (b *beliefs) NeedsPlace(key queue.Key, at queue.Place, repair bool) bool {
 // IsSingleNode implements queue.Beliefs.
 func (b *beliefs) IsSingleNode(key queue.Key, handle string) bool {
 	a := b.attachments[key.Name]
-	return key.Kind == queue.ClaimKind && a != nil && a.Target.VolumeHandle == handle && a.Nodes == attach.SingleNode
+	return key.Kind == queue.AttachmentKind && a != nil && a.Target.VolumeHandle == handle && a.Nodes == attach.SingleNode
 }
 
 // Touched implements queue.Beliefs: it notes targets during a listing.
@@ -71,7 +71,7 @@ func (b *beliefs) Touched(target attach.Target) {
 // Ended implements queue.Beliefs: it ends an Attachment whose object is gone.
 func (b *beliefs) Ended(key queue.Key) bool {
 	a := b.attachments[key.Name]
-	if key.Kind != queue.ClaimKind || a == nil || a.gone.IsZero() {
+	if key.Kind != queue.AttachmentKind || a == nil || a.gone.IsZero() {
 		return false
 	}
 	(*Table)(b).close(a)
@@ -109,7 +109,7 @@ func (t *Table) each(do func(*Publication)) {
 	}
 }
 
-// OwesDetach reports whether this process has to detach an unowned publication, or may have to when a
+// OwesDetach reports whether this process has to detach a dangling publication, or may have to when a
 // worker has ended.
 func (t *Table) OwesDetach() bool {
 	t.mu.Lock()
@@ -125,7 +125,7 @@ func (t *Table) OwesDetach() bool {
 }
 
 // Withholds reports whether a PersistentVolume must keep its finalizer: a VolumeAttachment of it is not known
-// to have ended, or a publication of its volume is unowned. Both count for at most stuckAfter: while
+// to have ended, or a publication of its volume is dangling. Both count for at most stuckAfter: while
 // the driver is away they may never end.
 func (t *Table) Withholds(persistentVolume, handle string, stuckAfter time.Duration, now time.Time) (claimed, published bool) {
 	t.mu.Lock()

@@ -32,8 +32,8 @@ func shared(handle, nodeID string) queue.Place {
 // taken adds an entry and has it run.
 func taken(t *testing.T, table *volume.Table, name string, l queue.Lane, p queue.Place) *queue.Item {
 	t.Helper()
-	table.Queue.Add(queue.ClaimKey(name), l, p)
-	return take(t, table, queue.ClaimKey(name))
+	table.Queue.Add(queue.AttachmentKey(name), l, p)
+	return take(t, table, queue.AttachmentKey(name))
 }
 
 // take has the next entry run, which has to be that of a key.
@@ -60,7 +60,7 @@ func started(table *volume.Table) []string {
 
 func look(t *testing.T, table *volume.Table, name string) queue.Progress {
 	t.Helper()
-	v, ok := table.Queue.Look(queue.ClaimKey(name))
+	v, ok := table.Queue.Look(queue.AttachmentKey(name))
 	if !ok {
 		t.Fatalf("there is no entry %s", name)
 	}

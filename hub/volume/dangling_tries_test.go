@@ -12,7 +12,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-func TestDetachOfAnUnownedPublicationIsGivenUpOnlyAfterDefinitiveAnswersForLong(t *testing.T) {
+func TestDetachOfAnDanglingPublicationIsGivenUpOnlyAfterDefinitiveAnswersForLong(t *testing.T) {
 	const stuckAfter = time.Hour
 	notFound, invalid, other := status.Error(codes.NotFound, "volume"), status.Error(codes.InvalidArgument, "node"), status.Error(codes.Unavailable, "later")
 	times := func(n int, err error) []error { return slices.Repeat([]error{err}, n) }
@@ -39,9 +39,9 @@ func TestDetachOfAnUnownedPublicationIsGivenUpOnlyAfterDefinitiveAnswersForLong(
 			begin := time.Now()
 			table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, r, begin)
 			now := begin
-			var u volume.Unowned
+			var u volume.Dangling
 			for _, err := range c.errs {
-				u, _ = table.UnownedFailed(r.Target, err, now)
+				u, _ = table.DanglingFailed(r.Target, err, now)
 				now = now.Add(10 * time.Minute)
 			}
 			now = now.Add(-10 * time.Minute)
@@ -52,18 +52,18 @@ func TestDetachOfAnUnownedPublicationIsGivenUpOnlyAfterDefinitiveAnswersForLong(
 	}
 }
 
-func TestItIsKnownForHowLongAnUnownedPublicationWaitsForItsOwnerToBecomeClear(t *testing.T) {
+func TestItIsKnownForHowLongAnDanglingPublicationWaitsForItsOwnerToBecomeClear(t *testing.T) {
 	table, begin, unclear := openTable(1, 0, true), time.Now(), errors.New("unclear")
 	table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), begin)
-	table.UnownedWaits(at("a"), unclear, begin)
-	if got := table.UnownedWaits(at("a"), unclear, begin.Add(time.Minute)); got != time.Minute {
+	table.DanglingWaits(at("a"), unclear, begin)
+	if got := table.DanglingWaits(at("a"), unclear, begin.Add(time.Minute)); got != time.Minute {
 		t.Errorf("waits for %v, want 1m", got)
 	}
-	if u, _ := table.Unowned(at("a")); u.Error != "unclear" || u.Failures != 0 {
+	if u, _ := table.Dangling(at("a")); u.Error != "unclear" || u.Failures != 0 {
 		t.Errorf("error %q after %d failures, want why it waits, which is no failure", u.Error, u.Failures)
 	}
-	table.UnownedFailed(at("a"), errors.New("failed"), begin.Add(2*time.Minute)) // it was tried
-	if got := table.UnownedWaits(at("a"), unclear, begin.Add(3*time.Minute)); got != 0 {
+	table.DanglingFailed(at("a"), errors.New("failed"), begin.Add(2*time.Minute)) // it was tried
+	if got := table.DanglingWaits(at("a"), unclear, begin.Add(3*time.Minute)); got != 0 {
 		t.Errorf("waits for %v, want it counted from the last try", got)
 	}
 }

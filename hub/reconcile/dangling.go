@@ -24,91 +24,91 @@ const ownerPause = time.Second
 // errCannotDetach means that a volume stays attached because the driver cannot detach it any more.
 var errCannotDetach = errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOLUME and cannot be asked to detach what it attached")
 
-// workOnUnowned detaches a volume from a target where no VolumeAttachment owns it, as far as this process
+// workOnDangling detaches a volume from a target where no VolumeAttachment owns it, as far as this process
 // knows: the deletion of its VolumeAttachment raced with the finalizer, a client removed the finalizer
 // (kubernetes/kubernetes issue 124749), or the VolumeAttachment wants another target now. If another
 // VolumeAttachment owns the volume there, that VolumeAttachment keeps it.
-func (l *Worker) workOnUnowned(ctx context.Context, e *queue.Item) {
+func (w *Worker) workOnDangling(ctx context.Context, e *queue.Item) {
 	target := e.Key.Target
-	u, ok := l.Table.Unowned(target)
-	decider := l.Decider()
+	u, ok := w.Table.Dangling(target)
+	decider := w.Decider()
 	canDetach := decider.Capabilities.PublishUnpublish
 	if !canDetach && decider.NoAttach { // both the driver and its CSIDriver say that it attaches nothing
-		l.Table.Resolve(target)
+		w.Table.Resolve(target)
 		ok = false
 	}
 	if !ok {
-		l.Queue.End(e, queue.Finished)
+		w.Queue.End(e, queue.Finished)
 		return
 	}
-	logger := l.UnownedLogger(u)
+	logger := w.DanglingLogger(u)
 	ctx = klog.NewContext(ctx, logger)
 	if e.Retries.Since.IsZero() {
 		e.Retries.Since = time.Now()
-		if !u.Listed && !slices.Contains(l.Table.Look(u.FormerOwner.Name, u.FormerOwner.UID).Disowned, target) {
-			l.logLine(logger, true, "VolumeAttachment is gone while its volume is attached, detaching the volume")
+		if !u.Listed && !slices.Contains(w.Table.Look(u.FormerOwner.Name, u.FormerOwner.UID).Disowned, target) {
+			w.logLine(logger, true, "VolumeAttachment is gone while its volume is attached, detaching the volume")
 		}
 	}
 	err := errCannotDetach
 	if canDetach {
-		if !l.Queue.MayCall(e, queue.Place{Target: target, Node: u.FormerOwner.Node, Shared: l.isSurelyShared(u.FormerOwner, u.Record)}) {
+		if !w.Queue.MayCall(e, queue.Place{Target: target, Node: u.FormerOwner.Node, Shared: w.isSurelyShared(u.FormerOwner, u.Record)}) {
 			return
 		}
-		r := l.newRound()
+		r := w.newRound()
 		lately := round{nodes: r.nodes} // the nodes that were read lately and since the last try
-		since := slices.MaxFunc([]time.Time{u.Failed, time.Now().Add(-l.Settings().Retry.Max)}, time.Time.Compare)
-		lately.read = func(_ context.Context, name string) (*corev1.Node, error) { return l.nodes.Last(name, since), nil }
-		if err = nil; !u.Listed { // else detachUnowned asks for all reasons
-			err = l.checkUnowned(ctx, lately, u)
+		since := slices.MaxFunc([]time.Time{u.Failed, time.Now().Add(-w.Settings().Retry.Max)}, time.Time.Compare)
+		lately.read = func(_ context.Context, name string) (*corev1.Node, error) { return w.nodes.Last(name, since), nil }
+		if err = nil; !u.Listed { // else detachDangling asks for all reasons
+			err = w.checkDangling(ctx, lately, u)
 		}
 		if err == nil {
-			err = l.detachUnowned(ctx, r, u)
+			err = w.detachDangling(ctx, r, u)
 		}
 	}
-	l.Queue.End(e, l.endOfUnowned(ctx, e, u, err))
+	w.Queue.End(e, w.endOfDangling(ctx, e, u, err))
 }
 
-// detachUnowned detaches an unowned publication and ends it, unless a VolumeAttachment has the volume at the target, or the driver
+// detachDangling detaches a dangling publication and ends it, unless a VolumeAttachment has the volume at the target, or the driver
 // alone reports it and it is to stay: then it only ends it. It returns errOwnerUnclear or errInUse if the publication may not be
 // unpublished now, another error if it failed or that cannot be found out. It blocks until the API server has returned the possible
 // owners and the node, and the driver has answered.
-func (l *Worker) detachUnowned(ctx context.Context, r round, u volume.Unowned) error {
-	logger, kept := l.UnownedLogger(u), ""
-	owner, err := l.owners(ctx, u.FormerOwner, u.Target, false)
+func (w *Worker) detachDangling(ctx context.Context, r round, u volume.Dangling) error {
+	logger, kept := w.DanglingLogger(u), ""
+	owner, err := w.owners(ctx, u.FormerOwner, u.Target, false)
 	switch {
 	case u.Listed && err == nil && owner != volume.NoOwner:
 		kept = "a VolumeAttachment asks for it there by now"
 	case owner == volume.Owned:
-		l.Table.ResolveOwned(u)
+		w.Table.ResolveOwned(u)
 		return nil
 	case owner != volume.NoOwner && err != nil:
 		return fmt.Errorf("%w (%w)", errOwnerUnclear, err)
 	case owner != volume.NoOwner:
 		return errOwnerUnclear
 	case u.Listed:
-		kept = l.Drift.WhyKeptNow(ctx, u.Target)
+		kept = w.Drift.WhyKeptNow(ctx, u.Target)
 	default:
-		err = l.checkUnowned(ctx, r, u)
+		err = w.checkDangling(ctx, r, u)
 	}
 	if kept != "" {
-		l.logLine(logger, true, "Not detaching the volume that the driver reports on this node", "reason", kept)
-		l.Table.ResolveOwned(u)
+		w.logLine(logger, true, "Not detaching the volume that the driver reports on this node", "reason", kept)
+		w.Table.ResolveOwned(u)
 		return nil
 	}
 	if err == nil {
-		err = l.unpublish(ctx, u.Key(), u.Publication, u.Target, nil)
+		err = w.unpublish(ctx, u.Key(), u.Publication, u.Target, nil)
 	}
 	if err == nil {
-		l.logSucceeded(logger, attach.Detaching, u.Failures, u.Failures > 0, time.Since(u.Since))
-		l.Table.Detached(u.Target, u.FormerOwner.Node)
+		w.logSucceeded(logger, attach.Detaching, u.Failures, u.Failures > 0, time.Since(u.Since))
+		w.Table.Detached(u.Target, u.FormerOwner.Node)
 	}
 	return err
 }
 
-// endOfUnowned returns how the run of an item ends. err is why the volume was not detached, nil if it was or is to stay.
+// endOfDangling returns how the run of an item ends. err is why the volume was not detached, nil if it was or is to stay.
 // It ends the publication too if further tries are hopeless.
-func (l *Worker) endOfUnowned(ctx context.Context, e *queue.Item, u volume.Unowned, err error) queue.End {
-	logger, settings, now := klog.FromContext(ctx), l.Settings(), time.Now()
+func (w *Worker) endOfDangling(ctx context.Context, e *queue.Item, u volume.Dangling, err error) queue.End {
+	logger, settings, now := klog.FromContext(ctx), w.Settings(), time.Now()
 	switch {
 	case err == nil:
 		return queue.Finished
@@ -118,7 +118,7 @@ func (l *Worker) endOfUnowned(ctx context.Context, e *queue.Item, u volume.Unown
 		logger.V(2).Info("Not detaching the volume yet: a VolumeAttachment may want it on this node", "err", err)
 		// The VolumeAttachment that wants the volume there may publish it, or be deleted. Until then an
 		// attach elsewhere waits too, but not for longer than retry.max.
-		if l.Table.UnownedWaits(u.Target, err, now) >= settings.Retry.Max {
+		if w.Table.DanglingWaits(u.Target, err, now) >= settings.Retry.Max {
 			return queue.BackOff(queue.DetachLane, settings.Retry.Max)
 		}
 		return queue.Postpone(e.Lane, ownerPause)
@@ -126,31 +126,31 @@ func (l *Worker) endOfUnowned(ctx context.Context, e *queue.Item, u volume.Unown
 	if waitsForDriver(e, err) {
 		return queue.Again(queue.DetachLane)
 	}
-	u, ok := l.Table.UnownedFailed(u.Target, err, now)
+	u, ok := w.Table.DanglingFailed(u.Target, err, now)
 	if !ok {
 		return queue.Finished
 	}
 	cause := causeOf(err)
 	var object runtime.Object = formerObject(u.FormerOwner)
 	if name := u.FormerOwner.PersistentVolume; u.Listed { // there is no former VolumeAttachment
-		object = cmp.Or(l.Overlay.Volume(name), &attach.Volume{Name: name}).Object()
+		object = cmp.Or(w.Overlay.Volume(name), &attach.Volume{Name: name}).Object()
 	}
-	l.Warn(object, titleOf(attach.Detaching)+failedEvent, err.Error())
-	l.Failed(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.FormerOwner.Name, Text: u.Error, Cause: cause}, now.Sub(u.Since))
-	l.Queue.Failed(e, attach.Detaching, attach.Message(err), cause)
-	if s := l.Session(); s != nil && u.Hopeless(settings.StuckAfter, s.Since(), now) {
-		l.logLine(logger, true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
-		l.Warn(object, detachGivenUp, fmt.Sprintf("gave up detaching volume %q from node ID %q after %d tries: the driver reports that it is not there: %s",
+	w.Warn(object, titleOf(attach.Detaching)+failedEvent, err.Error())
+	w.Failed(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.FormerOwner.Name, Text: u.Error, Cause: cause}, now.Sub(u.Since))
+	w.Queue.Failed(e, attach.Detaching, attach.Message(err), cause)
+	if s := w.Session(); s != nil && u.Hopeless(settings.StuckAfter, s.Since(), now) {
+		w.logLine(logger, true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
+		w.Warn(object, detachGivenUp, fmt.Sprintf("gave up detaching volume %q from node ID %q after %d tries: the driver reports that it is not there: %s",
 			u.Target.VolumeHandle, u.Target.NodeID, u.Failures, u.Error))
-		l.Table.Resolve(u.Target)
+		w.Table.Resolve(u.Target)
 		return queue.Finished
 	}
-	delay := l.retryIn(e, attach.Detaching, u.Failures, err)
+	delay := w.retryIn(e, attach.Detaching, u.Failures, err)
 	used := errors.Is(err, errInUse)
 	if used || errors.Is(err, errCannotDetach) {
 		delay = settings.Retry.Max - time.Duration(jitter()*float64(settings.Retry.Max)/5) // one read of the node then tells of all
 	}
-	l.logFailed(logger, attach.Detaching, u.Failures, delay, err)
+	w.logFailed(logger, attach.Detaching, u.Failures, delay, err)
 	if used || attach.NotReady(err) { // the driver was not called: an attach elsewhere has to wait for this detach
 		return queue.Postpone(queue.DetachLane, delay)
 	}
@@ -159,6 +159,6 @@ func (l *Worker) endOfUnowned(ctx context.Context, e *queue.Item, u volume.Unown
 
 // isSurelyShared reports whether a volume that was published for a VolumeAttachment is surely a multi-node
 // volume, now and as it was published. Its PersistentVolume may be gone.
-func (l *Worker) isSurelyShared(publishedFor volume.Identity, r attach.Record) bool {
-	return r.SurelyMultiNode(l.Overlay.VolumeOrDeleted(publishedFor.PersistentVolume))
+func (w *Worker) isSurelyShared(publishedFor volume.Identity, r attach.Record) bool {
+	return r.SurelyMultiNode(w.Overlay.VolumeOrDeleted(publishedFor.PersistentVolume))
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Two listings ended it while the driver was called: the worker panicked, and the driver was started anew.
-func TestUnownedPublicationThatAListingEndsDuringItsCallIsNotTriedAgain(t *testing.T) {
+func TestDanglingPublicationThatAListingEndsDuringItsCallIsNotTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, session := routedOn(t, kubeOn(t, answers{})), &recording{}
 		d.connectTo(session)
@@ -36,8 +36,8 @@ func TestUnownedPublicationThatAListingEndsDuringItsCallIsNotTriedAgain(t *testi
 			}
 		}
 		d.Work(t.Context(), e)
-		if _, unowned := d.Table.Unowned(routedTarget); unowned || d.Queue.Has(e.Key) || len(session.calls) != 2 {
-			t.Errorf("unowned %v, entry %v, calls %v; want nothing left after two calls", unowned, d.Queue.Has(e.Key), session.calls)
+		if _, dangling := d.Table.Dangling(routedTarget); dangling || d.Queue.Has(e.Key) || len(session.calls) != 2 {
+			t.Errorf("dangling %v, entry %v, calls %v; want nothing left after two calls", dangling, d.Queue.Has(e.Key), session.calls)
 		}
 	})
 }
@@ -55,7 +55,7 @@ func (a afterRead) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // The watch told of its end before the worker had the answer: the volume stayed attached, and nobody knew of it.
-func TestUnownedPublicationIsDetachedIfItsOwnerVanishesWhileItIsRead(t *testing.T) {
+func TestDanglingPublicationIsDetachedIfItsOwnerVanishesWhileItIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owner := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.Name, va.UID = "owner", "uid-2" })
 		api, session := answers{"owner": owner}, &unpublishing{}
@@ -74,8 +74,8 @@ func TestUnownedPublicationIsDetachedIfItsOwnerVanishesWhileItIsRead(t *testing.
 		for e := d.start(t); e != nil; e = d.start(t) {
 			d.Work(t.Context(), e)
 		}
-		if _, unowned := d.Table.Unowned(routedTarget); session.calls != 1 || unowned {
-			t.Errorf("%d calls, unowned %v; want it detached", session.calls, unowned)
+		if _, dangling := d.Table.Dangling(routedTarget); session.calls != 1 || dangling {
+			t.Errorf("%d calls, dangling %v; want it detached", session.calls, dangling)
 		}
 	})
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
-// Unowned is a publication that no VolumeAttachment owns, as far as this process knows: its former owner
+// Dangling is a publication that no VolumeAttachment owns, as far as this process knows: its former owner
 // is gone, or wants the volume at another target now. Nobody else knows of it.
-type Unowned struct {
+type Dangling struct {
 	Publication
 	FormerOwner Identity
 	Since       time.Time // when this process came to know of it
@@ -39,22 +39,22 @@ type Unowned struct {
 }
 
 // Key returns the key of the item that detaches it.
-func (u *Unowned) Key() queue.Key { return queue.UnownedKey(u.Target) }
+func (u *Dangling) Key() queue.Key { return queue.DanglingKey(u.Target) }
 
 // place returns where the item calls the driver.
-func (u *Unowned) place() queue.Place {
+func (u *Dangling) place() queue.Place {
 	return queue.Place{Target: u.Target, Node: u.FormerOwner.Node, Shared: u.Nodes == attach.MultiNode}
 }
 
-// disown makes a publication of a VolumeAttachment unowned, and asks for its detach. Earlier failures still count
+// disown makes a publication of a VolumeAttachment dangling, and asks for its detach. Earlier failures still count
 // if the same VolumeAttachment disowned it before.
-func (t *Table) disown(id Identity, p Publication) *Unowned {
+func (t *Table) disown(id Identity, p Publication) *Dangling {
 	u, times := t.dangling[p.Target], 1
 	if u != nil {
 		times += u.timesDisowned
 	}
 	if u == nil || u.FormerOwner.UID != id.UID {
-		u = &Unowned{Since: time.Now()}
+		u = &Dangling{Since: time.Now()}
 		t.dangling[p.Target] = u
 	}
 	u.Publication, u.FormerOwner, u.timesDisowned = p, id, times
@@ -64,23 +64,23 @@ func (t *Table) disown(id Identity, p Publication) *Unowned {
 	return u
 }
 
-// resolve ends an unowned publication, if there is one at the target: it was unpublished, or has an
+// resolve ends a dangling publication, if there is one at the target: it was unpublished, or has an
 // owner.
 func (t *Table) resolve(target attach.Target) {
 	if t.dangling[target] != nil {
 		delete(t.dangling, target)
-		t.Queue.DropLocked(queue.UnownedKey(target))
+		t.Queue.DropLocked(queue.DanglingKey(target))
 	}
 }
 
-// Resolve ends an unowned publication, if there is one at the target.
+// Resolve ends a dangling publication, if there is one at the target.
 func (t *Table) Resolve(target attach.Target) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.resolve(target)
 }
 
-// Detached ends an unowned publication that was detached from its target, on a Kubernetes node. Attaches of the volume that
+// Detached ends a dangling publication that was detached from its target, on a Kubernetes node. Attaches of the volume that
 // back off are tried again at once. But after the detach of a publication that only a listing has found they wait: a
 // driver may report the volume elsewhere, and refuse the attach, without end.
 func (t *Table) Detached(target attach.Target, node string) {
@@ -94,9 +94,9 @@ func (t *Table) Detached(target attach.Target, node string) {
 	t.Queue.DetachedLocked(handle, node)
 }
 
-// ResolveOwned ends an unowned publication whose owner was read after seen was returned. It does nothing if the
+// ResolveOwned ends a dangling publication whose owner was read after seen was returned. It does nothing if the
 // publication was disowned again since: that owner itself may have vanished.
-func (t *Table) ResolveOwned(seen Unowned) {
+func (t *Table) ResolveOwned(seen Dangling) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if u := t.dangling[seen.Target]; u != nil && u.timesDisowned == seen.timesDisowned {
@@ -104,28 +104,28 @@ func (t *Table) ResolveOwned(seen Unowned) {
 	}
 }
 
-// Unowned returns a copy of an unowned publication, and whether there is one at the target.
-func (t *Table) Unowned(target attach.Target) (Unowned, bool) {
+// Dangling returns a copy of a dangling publication, and whether there is one at the target.
+func (t *Table) Dangling(target attach.Target) (Dangling, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if u := t.dangling[target]; u != nil {
 		return *u, true
 	}
-	return Unowned{}, false
+	return Dangling{}, false
 }
 
-// UnownedAll returns copies of all unowned publications.
-func (t *Table) UnownedAll() []Unowned {
+// AllDangling returns copies of all dangling publications.
+func (t *Table) AllDangling() []Dangling {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make([]Unowned, 0, len(t.dangling))
+	all := make([]Dangling, 0, len(t.dangling))
 	for _, u := range t.dangling {
 		all = append(all, *u)
 	}
 	return all
 }
 
-// Requeue asks for the detach of each unowned publication that has no item, and returns how many
+// Requeue asks for the detach of each dangling publication that has no item, and returns how many
 // had none.
 func (t *Table) Requeue() int {
 	t.mu.Lock()
@@ -140,20 +140,20 @@ func (t *Table) Requeue() int {
 	return n
 }
 
-// How the detach of an unowned publication fails, and when it is given up.
+// How the detach of a dangling publication fails, and when it is given up.
 
-// refusalsToGiveUp is the number of definitive answers in a row that end the detach of an unowned
+// refusalsToGiveUp is the number of definitive answers in a row that end the detach of a dangling
 // publication: a driver that has just started may not have found its nodes yet.
 const refusalsToGiveUp = 10
 
-// UnownedFailed notes that the detach of an unowned publication has failed. It returns a copy of the
+// DanglingFailed notes that the detach of a dangling publication has failed. It returns a copy of the
 // publication, and whether there is still one at the target: a listing may have ended it meanwhile.
-func (t *Table) UnownedFailed(target attach.Target, err error, now time.Time) (Unowned, bool) {
+func (t *Table) DanglingFailed(target attach.Target, err error, now time.Time) (Dangling, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	u := t.dangling[target]
 	if u == nil {
-		return Unowned{}, false
+		return Dangling{}, false
 	}
 	u.Failures, u.Failed, u.waits = u.Failures+1, now, time.Time{}
 	u.Error = csiclient.Truncate(err.Error(), csiclient.MaxText)
@@ -176,14 +176,14 @@ func (t *Table) UnownedFailed(target attach.Target, err error, now time.Time) (U
 // Hopeless reports whether further tries to detach the volume make no sense. The driver has given definitive
 // answers for stuckAfter, and its session, which began at session, is as old; or it has given them for a day,
 // which is longer than any driver needs to find its nodes.
-func (u *Unowned) Hopeless(stuckAfter time.Duration, session, now time.Time) bool {
+func (u *Dangling) Hopeless(stuckAfter time.Duration, session, now time.Time) bool {
 	refused := now.Sub(u.refused)
 	return u.refusals >= refusalsToGiveUp && (refused >= stuckAfter && now.Sub(session) >= stuckAfter || refused >= unconfirmedFor)
 }
 
-// UnownedWaits notes why an unowned publication is not detached now, and returns for how long it has not been
+// DanglingWaits notes why a dangling publication is not detached now, and returns for how long it has not been
 // tried.
-func (t *Table) UnownedWaits(target attach.Target, why error, now time.Time) time.Duration {
+func (t *Table) DanglingWaits(target attach.Target, why error, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	u := t.dangling[target]
@@ -197,9 +197,9 @@ func (t *Table) UnownedWaits(target attach.Target, why error, now time.Time) tim
 	return now.Sub(u.waits)
 }
 
-// While another process has the lease, it may detach what is unowned here.
+// While another process has the lease, it may detach what is dangling here.
 
-// unconfirmedFor is how long an unowned publication is kept that another process has to detach: longer than
+// unconfirmedFor is how long a dangling publication is kept that another process has to detach: longer than
 // an outage of a storage system.
 const unconfirmedFor = 24 * time.Hour
 
@@ -212,7 +212,7 @@ func (t *Table) Close() {
 	t.closed = time.Now()
 }
 
-// Forget drops the Attachments: another process may have worked for their VolumeAttachments since. It keeps unowned
+// Forget drops the Attachments: another process may have worked for their VolumeAttachments since. It keeps dangling
 // publications, because no other process knows of them; the VolumeAttachments that may own one are read before
 // its detach. It is called before Begin.
 func (t *Table) Forget(now time.Time) {
@@ -245,9 +245,9 @@ func (t *Table) ObserveDeletion(id Identity, last attach.Record, now time.Time) 
 	}
 }
 
-// ObserveDetach ends an unowned publication because another process has detached the volume at that
+// ObserveDetach ends a dangling publication because another process has detached the volume at that
 // target, for the VolumeAttachment with the uid. A publication that this process itself has disowned for that
-// VolumeAttachment stays unowned.
+// VolumeAttachment stays dangling.
 func (t *Table) ObserveDetach(target attach.Target, uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -256,7 +256,7 @@ func (t *Table) ObserveDetach(target attach.Target, uid types.UID) {
 	}
 }
 
-// dropUnconfirmed drops unowned publications that another process must have detached by now.
+// dropUnconfirmed drops dangling publications that another process must have detached by now.
 func (t *Table) dropUnconfirmed(now time.Time) {
 	for _, u := range t.dangling {
 		if !u.Unconfirmed.IsZero() && now.Sub(u.Unconfirmed) > unconfirmedFor {
@@ -265,7 +265,7 @@ func (t *Table) dropUnconfirmed(now time.Time) {
 	}
 }
 
-// Confirm makes this process responsible for all unowned publications, and asks for their detach.
+// Confirm makes this process responsible for all dangling publications, and asks for their detach.
 func (t *Table) Confirm() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -277,7 +277,7 @@ func (t *Table) Confirm() {
 
 // What the driver's list of volumes shows.
 
-// absencesToEnd is the number of listings in a row that end an unowned publication.
+// absencesToEnd is the number of listings in a row that end a dangling publication.
 const absencesToEnd = 2
 
 // Listing begins or ends a listing of the driver's volumes. There is one at a time.
@@ -289,7 +289,7 @@ func (t *Table) Listing(begins bool) {
 	}
 }
 
-// Touched reports whether there was an item at a target since the listing began, or is an item or an unowned publication
+// Touched reports whether there was an item at a target since the listing began, or is an item or a dangling publication
 // now: what the listing says about the target may be out of date then.
 func (t *Table) Touched(target attach.Target) bool {
 	t.mu.Lock()
@@ -297,9 +297,9 @@ func (t *Table) Touched(target attach.Target) bool {
 	return t.touched[target] || t.dangling[target] != nil || t.Queue.IsAtLocked(target)
 }
 
-// Found makes a publication unowned that only the driver reports, and asks for its detach. No VolumeAttachment asks for
+// Found makes a publication dangling that only the driver reports, and asks for its detach. No VolumeAttachment asks for
 // the volume there; id has the node and the PersistentVolume alone. Found does nothing between terms, or if the
-// publication is unowned already.
+// publication is dangling already.
 func (t *Table) Found(id Identity, r attach.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -308,7 +308,7 @@ func (t *Table) Found(id Identity, r attach.Record) {
 	}
 }
 
-// DropFound ends the publications that Found has made unowned: this process has not published them, and another listing
+// DropFound ends the publications that Found has made dangling: this process has not published them, and another listing
 // shows them again.
 func (t *Table) DropFound() {
 	t.mu.Lock()
@@ -324,15 +324,15 @@ func (t *Table) dropFound() {
 	}
 }
 
-// Listed takes a listing of the driver's volumes, and returns the unowned publications that it ends. A publication that only
+// Listed takes a listing of the driver's volumes, and returns the dangling publications that it ends. A publication that only
 // an earlier listing has shown ends as soon as a listing shows that it is not there; any other after absencesToEnd listings. has
 // returns whether the listing has a volume with its nodes, and whether it has it at a node ID. began is when the listing began,
 // timeout the longest that a call may take: a publish from before the driver's first answer to an unpublish may take effect for
 // so long.
-func (t *Table) Listed(has func(attach.Target) (listed, there bool), began time.Time, timeout time.Duration) []Unowned {
+func (t *Table) Listed(has func(attach.Target) (listed, there bool), began time.Time, timeout time.Duration) []Dangling {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var ended []Unowned
+	var ended []Dangling
 	for _, u := range t.dangling {
 		listed, there := has(u.Target)
 		found := u.Listed && u.Since.Before(began)

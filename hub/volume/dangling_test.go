@@ -16,8 +16,8 @@ func recorded(nodeID string) attach.Record {
 	return attach.Record{Target: at(nodeID), Nodes: attach.SingleNode}
 }
 
-func unownedKey(nodeID string) queue.Key {
-	return queue.Key{Kind: queue.UnownedKind, Target: at(nodeID)}
+func danglingKey(nodeID string) queue.Key {
+	return queue.Key{Kind: queue.DanglingKind, Target: at(nodeID)}
 }
 
 // unpublish has a VolumeAttachment unpublish its volume.
@@ -27,43 +27,43 @@ func unpublish(table *volume.Table, c *volume.Attachment, target attach.Target, 
 	table.Apply(c, &p, e, volume.Outcome{Result: r})
 }
 
-// unownedAt returns the node IDs of the unowned publications.
-func unownedAt(table *volume.Table) []string {
+// danglingAt returns the node IDs of the dangling publications.
+func danglingAt(table *volume.Table) []string {
 	var ids []string
-	for _, u := range table.UnownedAll() {
+	for _, u := range table.AllDangling() {
 		ids = append(ids, u.Target.NodeID)
 	}
 	slices.Sort(ids)
 	return ids
 }
 
-func wantUnowned(t *testing.T, table *volume.Table, want ...string) {
+func wantDangling(t *testing.T, table *volume.Table, want ...string) {
 	t.Helper()
-	if got := unownedAt(table); !slices.Equal(got, want) {
-		t.Errorf("unowned at %v, want %v", got, want)
+	if got := danglingAt(table); !slices.Equal(got, want) {
+		t.Errorf("dangling at %v, want %v", got, want)
 	}
 }
 
-func TestVanishedObjectLeavesItsPublicationUnownedAndHasItDetached(t *testing.T) {
+func TestVanishedObjectLeavesItsPublicationDanglingAndHasItDetached(t *testing.T) {
 	table := openTable(10, 0, true)
 	va := attachment("va", "1")
 	publish(table, table.Open(va), recorded("a"))
 	table.Gone(volume.IdentityOf(va), nil, false)
-	wantUnowned(t, table, "a")
+	wantDangling(t, table, "a")
 	if len(table.Attachments()) > 0 {
 		t.Error("an object is known that is gone")
 	}
-	u, ok := table.Unowned(at("a"))
+	u, ok := table.Dangling(at("a"))
 	if !ok || u.FormerOwner != volume.IdentityOf(va) || !u.Unconfirmed.IsZero() {
 		t.Errorf("%+v, want it left by the VolumeAttachment", u)
 	}
-	if v, _ := table.Queue.Look(take(t, table, unownedKey("a")).Key); v.Lane != queue.DetachLane {
+	if v, _ := table.Queue.Look(take(t, table, danglingKey("a")).Key); v.Lane != queue.DetachLane {
 		t.Errorf("its entry is in lane %v, want detach", v.Lane)
 	}
 }
 
 // Until the worker has ended nobody can say what it leaves.
-func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationUnownedWhenTheRunEnds(t *testing.T) {
+func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationDanglingWhenTheRunEnds(t *testing.T) {
 	for name, end := range map[string]func(*volume.Table, *queue.Item){
 		"done": func(table *volume.Table, e *queue.Item) { table.Queue.End(e, queue.Finished) },
 		"backs off": func(table *volume.Table, e *queue.Item) {
@@ -87,26 +87,26 @@ func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationUnownedWhenTheR
 					table.Gone(volume.IdentityOf(va), nil, false)
 				}
 				publish(table, c, recorded("a"))
-				wantUnowned(t, table)
+				wantDangling(t, table)
 				if !table.OwesDetach() {
 					t.Error("nothing is owed, and the worker may leave something")
 				}
-				attach := queue.ClaimKey("elsewhere")
+				attach := queue.AttachmentKey("elsewhere")
 				table.Queue.Add(attach, queue.AttachLane, only("v", "b"))
 				if got := started(table); len(got) > 0 {
 					t.Errorf("%v began before it is known what is left", got)
 				}
 				end(table, e)
-				wantUnowned(t, table, "a")
+				wantDangling(t, table, "a")
 				// The entry of the object looks once more: another one may have its name.
 				got := map[queue.Key]*queue.Item{}
 				for e := next(table); e != nil; e = next(table) {
 					got[e.Key] = e
-					if e.Key == queue.ClaimKey("va") {
+					if e.Key == queue.AttachmentKey("va") {
 						table.Queue.End(e, queue.Finished)
 					}
 				}
-				detach := got[unownedKey("a")]
+				detach := got[danglingKey("a")]
 				if detach == nil || got[attach] != nil {
 					t.Fatalf("%v began, want the detach, and not the attach elsewhere", got)
 				}
@@ -118,19 +118,19 @@ func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationUnownedWhenTheR
 	}
 }
 
-func TestPublishAtTheTargetTakesAnUnownedPublicationOver(t *testing.T) {
+func TestPublishAtTheTargetTakesAnDanglingPublicationOver(t *testing.T) {
 	for name, running := range map[string]bool{"before its detach began": false, "while its detach runs": true} {
 		t.Run(name, func(t *testing.T) {
 			table := openTable(10, 0, true)
 			table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
 			var detach *queue.Item
 			if running {
-				detach = take(t, table, unownedKey("a"))
+				detach = take(t, table, danglingKey("a"))
 			}
 			va := attachment("va", "1")
 			publish(table, table.Open(va), recorded("a"))
-			wantUnowned(t, table)
-			if table.Queue.Has(unownedKey("a")) != running {
+			wantDangling(t, table)
+			if table.Queue.Has(danglingKey("a")) != running {
 				t.Error("its detach is still to be done")
 			}
 			if running {
@@ -140,19 +140,19 @@ func TestPublishAtTheTargetTakesAnUnownedPublicationOver(t *testing.T) {
 				t.Errorf("left at the end: %s", left)
 			}
 			table.Gone(volume.IdentityOf(va), nil, false)
-			wantUnowned(t, table, "a")
+			wantDangling(t, table, "a")
 		})
 	}
 }
 
-func TestPublishElsewhereTakesNoUnownedPublicationOver(t *testing.T) {
+func TestPublishElsewhereTakesNoDanglingPublicationOver(t *testing.T) {
 	table := openTable(10, 0, true)
 	table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
 	publish(table, table.Open(attachment("va", "1")), recorded("b"))
-	wantUnowned(t, table, "a")
+	wantDangling(t, table, "a")
 }
 
-func TestUnpublishAtTheTargetResolvesAnUnownedPublicationUnlessItFails(t *testing.T) {
+func TestUnpublishAtTheTargetResolvesAnDanglingPublicationUnlessItFails(t *testing.T) {
 	for result, want := range map[volume.Result][]string{volume.Succeeded: {"b"}, volume.Failed: {"a", "b"}, volume.NotDone: {"a", "b"}} {
 		t.Run(fmt.Sprint(result), func(t *testing.T) {
 			table := openTable(10, 0, true)
@@ -160,22 +160,22 @@ func TestUnpublishAtTheTargetResolvesAnUnownedPublicationUnlessItFails(t *testin
 				table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded(id), time.Now())
 			}
 			unpublish(table, table.Open(attachment("va", "1")), at("a"), result)
-			wantUnowned(t, table, want...)
+			wantDangling(t, table, want...)
 		})
 	}
 }
 
-func TestUnownedPublicationWithoutAnEntryIsAskedForAgain(t *testing.T) {
+func TestDanglingPublicationWithoutAnEntryIsAskedForAgain(t *testing.T) {
 	table := openTable(10, 0, true)
 	table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
 	if n := table.Requeue(); n != 0 {
 		t.Errorf("%d were asked for, which have entries", n)
 	}
-	table.Queue.End(take(t, table, unownedKey("a")), queue.Finished) // and has forgotten to resolve it
+	table.Queue.End(take(t, table, danglingKey("a")), queue.Finished) // and has forgotten to resolve it
 	if n := table.Requeue(); n != 1 {
 		t.Errorf("%d were asked for, want 1", n)
 	}
-	take(t, table, unownedKey("a"))
+	take(t, table, danglingKey("a"))
 }
 
 func TestAttachOfAVolumeThatIsLeftElsewhereWaitsForTheDetachAndForNoOther(t *testing.T) {
@@ -192,18 +192,18 @@ func TestAttachOfAVolumeThatIsLeftElsewhereWaitsForTheDetachAndForNoOther(t *tes
 			table := openTable(10, 0, true)
 			table.Queue.Shut()
 			table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
-			table.Queue.Add(queue.ClaimKey("next"), queue.AttachLane, c.place)
+			table.Queue.Add(queue.AttachmentKey("next"), queue.AttachLane, c.place)
 			got := look(t, table, "next").Wait
-			if waits := got == (queue.Wait{Kind: queue.WaitDetach, Detach: unownedKey("a")}); waits != c.want {
+			if waits := got == (queue.Wait{Kind: queue.WaitDetach, Detach: danglingKey("a")}); waits != c.want {
 				t.Errorf("%+v, waits for the detach: %v, want %v", got, waits, c.want)
 			}
 		})
 	}
 }
 
-// An unowned publication of a multi-node volume is detached beside others only if it was surely
+// A dangling publication of a multi-node volume is detached beside others only if it was surely
 // published as one.
-func TestUnownedPublicationIsSharedIfItWasPublishedSo(t *testing.T) {
+func TestDanglingPublicationIsSharedIfItWasPublishedSo(t *testing.T) {
 	for nodes, want := range map[attach.NodeMode]bool{attach.MultiNode: true, attach.SingleNode: false, attach.UnknownNodes: false} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			table := openTable(10, 0, true)
@@ -217,7 +217,7 @@ func TestUnownedPublicationIsSharedIfItWasPublishedSo(t *testing.T) {
 }
 
 // It wants the volume at another target, and the driver does not unpublish it at the previous one.
-func TestVolumeAttachmentThatMovesOnLeavesItsPublicationUnowned(t *testing.T) {
+func TestVolumeAttachmentThatMovesOnLeavesItsPublicationDangling(t *testing.T) {
 	table := openTable(10, 0, true)
 	va := attachment("va", "1")
 	c := table.Open(va)
@@ -225,7 +225,7 @@ func TestVolumeAttachmentThatMovesOnLeavesItsPublicationUnowned(t *testing.T) {
 	p, e := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Record: attach.Record{Target: at("b")}}}, volume.Effect{Kind: volume.Disown, Target: at("a")}
 	table.Start(c, p, e)
 	table.Apply(c, &p, e, volume.Outcome{})
-	wantUnowned(t, table, "a")
+	wantDangling(t, table, "a")
 	if !slices.Equal(table.Look("va", "1").Disowned, []attach.Target{at("a")}) || table.Look("va", "2").Disowned != nil {
 		t.Error("it is not known who has left what")
 	}
@@ -264,11 +264,11 @@ func TestFinalizerOfAPersistentVolumeIsWithheldAsLongAsSomethingMayBeLeftButNotF
 		time.Sleep(time.Nanosecond)
 		check("when that takes too long", false, false)
 		table.Queue.End(e, queue.Finished)
-		check("when it is unowned", false, true)
+		check("when it is dangling", false, true)
 		time.Sleep(stuckAfter - 1)
 		check("still", false, true)
 		time.Sleep(time.Nanosecond)
 		check("when that takes too long", false, false)
-		wantUnowned(t, table, "a")
+		wantDangling(t, table, "a")
 	})
 }
