@@ -20,10 +20,6 @@ func unguarded(va *storagev1.VolumeAttachment) { va.Finalizers = nil }
 
 func notedNodeID(id string) func(*storagev1.VolumeAttachment) { return annotated(AnnotationNodeID, id) }
 
-func attachError(message string) func(*storagev1.VolumeAttachment) {
-	return func(va *storagev1.VolumeAttachment) { va.Status.AttachError = &storagev1.VolumeError{Message: message} }
-}
-
 func detachError(message string) func(*storagev1.VolumeAttachment) {
 	return func(va *storagev1.VolumeAttachment) { va.Status.DetachError = &storagev1.VolumeError{Message: message} }
 }

@@ -7,7 +7,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -48,10 +47,4 @@ func routedAttachment(edits ...func(*storagev1.VolumeAttachment)) *storagev1.Vol
 		edit(va)
 	}
 	return va
-}
-
-func guardedAttachment(va *storagev1.VolumeAttachment) {
-	va.Finalizers = []string{attach.Finalizer(routedDriver)}
-	va.Annotations = map[string]string{attach.AnnotationNodeID: "id", attach.AnnotationVolumeHandle: "handle"}
-	va.Status.Attached = true
 }
