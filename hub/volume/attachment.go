@@ -259,6 +259,7 @@ func (t *Table) Missing(name string) {
 	defer t.mu.Unlock()
 	if a := t.attachments[name]; a != nil && a.gone.IsZero() {
 		a.gone = time.Now()
+		t.released[a.UID] = a.Belief != Unknown // the event of the deletion follows; it knows less than this process, for example which Secret was sent
 	}
 }
 
