@@ -115,10 +115,10 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 const syncLimit = 10 * time.Minute
 
 // check returns a check that fails with a text while a condition is not true, but not before a time has passed.
-func check(condition *atomic.Bool, patience time.Duration, otherwise string) func() error {
+func check(condition *atomic.Bool, after time.Duration, otherwise string) func() error {
 	began := time.Now()
 	return func() error {
-		if condition.Load() || time.Since(began) < patience {
+		if condition.Load() || time.Since(began) < after {
 			return nil
 		}
 		return errors.New(otherwise)

@@ -27,8 +27,8 @@ const settleTime = 100 * time.Millisecond
 // callerOf makes the calls for the work of one item on the current session. While a call is in flight, the status
 // shows it. It implements attach.Controller.
 type callerOf struct {
-	*Worker
-	key queue.Key
+	worker *Worker
+	key    queue.Key
 }
 
 // ControllerPublishVolume implements attach.Controller.
@@ -43,15 +43,16 @@ func (c *callerOf) ControllerUnpublishVolume(ctx context.Context, req *csi.Contr
 
 // call calls a method of the driver if the lease allows it. It blocks until the driver has answered or ctx ends.
 func call[Request, Response any](ctx context.Context, c *callerOf, name string, req *Request, method func(Session, context.Context, *Request) (*Response, error)) (*Response, error) {
-	s := c.Session()
-	if err := c.mayCall(ctx); err != nil {
+	w := c.worker
+	s := w.Session()
+	if err := w.mayCall(ctx); err != nil {
 		return nil, err
 	}
-	c.Queue.SetCall(c.key, queue.Flight{Method: name, Since: time.Now(), VolumeAttachment: c.key.Name})
+	w.Queue.SetCall(c.key, queue.Flight{Method: name, Since: time.Now(), VolumeAttachment: c.key.Name})
 	s.CallBegins(c.key)
-	response, err := method(s, csiclient.WithLastCheck(ctx, c.term.Confirm), req)
+	response, err := method(s, csiclient.WithLastCheck(ctx, w.term.Confirm), req)
 	err = withDisconnected(s, err)
-	c.Queue.SetCall(c.key, queue.Flight{})
+	w.Queue.SetCall(c.key, queue.Flight{})
 	if err == nil || isAnswer(ctx, err) {
 		s.Answered()
 	}

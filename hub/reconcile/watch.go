@@ -45,14 +45,16 @@ func (w *Worker) Resync() {
 // eachDue calls enqueue for each object in the caches that needs work. The VolumeAttachment that was asked for first comes first:
 // the attaches to a full node go in the order in which they are added.
 func (w *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.Lane, queue.Place)) {
-	all := w.Overlay.AttachmentsOfDriver(w.Driver)
-	slices.SortStableFunc(all, func(a, b *storagev1.VolumeAttachment) int {
+	due := slices.DeleteFunc(w.Overlay.AttachmentsOfDriver(w.Driver), func(va *storagev1.VolumeAttachment) bool { // else all were sorted
+		op, _ := w.Table.Required(decider, va)
+		return op == attach.Idle && !decider.HasStaleError(va)
+	})
+	slices.SortStableFunc(due, func(a, b *storagev1.VolumeAttachment) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
-	for _, va := range all {
-		if op, lane := w.Table.Required(decider, va); op != attach.Idle || decider.HasStaleError(va) {
-			enqueue(queue.AttachmentKey(va.Name), lane, w.placeOf(va, op))
-		}
+	for _, va := range due {
+		op, lane := w.Table.Required(decider, va)
+		enqueue(queue.AttachmentKey(va.Name), lane, w.placeOf(va, op))
 	}
 	for _, pv := range w.Cluster.ReleasableVolumes(w.Driver) {
 		if !w.Cluster.VolumeInUse(pv.Name) {
@@ -98,7 +100,7 @@ func (w *Worker) confirm() {
 	w.Table.Confirm()
 }
 
-// findMissing ends the claims whose objects were deleted while no route was open, and returns their number.
+// findMissing ends the volume.Attachments whose objects were deleted while no route was open, and returns their number.
 func (w *Worker) findMissing() int {
 	missing := 0
 	for _, c := range w.Table.Attachments() {

@@ -22,7 +22,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// work makes one run of an item. ctx ends when calls in flight have to end: at the end of the grace, or when
+// Work makes one run of an item. ctx ends when calls in flight have to end: at the end of the grace, or when
 // the lease is lost.
 func (w *Worker) Work(ctx context.Context, e *queue.Item) {
 	e.Retries.Session = w.Session()

@@ -399,7 +399,7 @@ func TestVolumeLeftAttachedIsLeftToTheAttachmentThatWantsItThere(t *testing.T) {
 	w.create(va)
 	w.waitForOne(va.Name, "attached again", isAttached)
 	w.turn(backend, fakecsi.Knobs{ClearFaults: true})
-	// Others come and go meanwhile, so that an orphan that was still there had its chance.
+	// Others come and go meanwhile, so that a dangling publication that was still there had its chance.
 	for _, name := range []string{"a", "b", "c", "d"} {
 		other := w.volume(name, driver, va.Node)
 		w.create(other)
