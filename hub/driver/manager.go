@@ -3,23 +3,19 @@ package driver
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"sync"
 	"time"
 
-	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	eventrecord "k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/observe"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/reconcile"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/view"
@@ -317,87 +313,4 @@ func (m *Manager) Look() view.Driver {
 		d.Observed = s.observer.Report()
 	}
 	return d
-}
-
-// state is what a manager knows about its driver. It is a value: readers get a copy.
-type state struct {
-	spec     registry.Driver   // how it is to be served
-	role     role              // what this process does for it now
-	leader   *lifecycle        // nil unless this process works for it
-	observer *observe.Observer // nil unless another attacher is watched
-
-	session          *liveSession // the latest session, which may have ended; nil if there was none
-	up               bool         // the driver can be called
-	upSince          time.Time    // when up changed last, or the driver was first served
-	connection       string       // Connecting, Probing, NameMismatch, Lost, or Ready
-	connectionReason string
-	connectionError  status.Failure // the last one, also from before it was ready; zero for none
-
-	waiting  string // why the lease is not held; empty if it is held or not needed
-	draining string // what the driver drains; empty if it does not drain
-	// leaseOffered: other processes could take the lease because this process could not call the driver.
-	// It is reset when the driver could be called for the lease's duration.
-	leaseOffered bool
-
-	foreignWriter status.ForeignWriter // the last one; zero for none
-
-	// update computes these from the rest.
-	State  string
-	Reason string    // why it is not Ready, for people; empty if it is
-	Since  time.Time // of the State
-}
-
-// decide returns the State and its reason. A reason that keeps every process from calling the driver has
-// precedence over a reason that concerns only this process.
-func (s *state) decide() (state, reason string) {
-	switch {
-	case s.draining != "":
-		return status.StateDraining, s.draining
-	case s.connection != status.StateReady:
-		return s.connection, s.connectionReason
-	case s.role.mode == registry.ModePaused:
-		return status.StatePaused, pausedBy
-	case s.waiting != "":
-		return status.StateWaitingForLease, s.waiting
-	}
-	return status.StateReady, ""
-}
-
-// setError sets the state of the connection after an error of connecting or probing.
-func (s *state) setError(err error, now time.Time) {
-	_, other := errors.AsType[*csiclient.NameError](err)
-	_, answered := grpcstatus.FromError(err)
-	switch {
-	case other:
-		s.connection = status.StateNameMismatch
-	case answered || errors.Is(err, csiclient.ErrNotReady):
-		s.connection = status.StateProbing
-	case s.connection != status.StateConnecting:
-		s.connection = status.StateLost
-	}
-	s.connectionReason, s.connectionError = err.Error(), status.Failure{Time: now, Text: err.Error()}
-}
-
-// isReachedAs reports whether the driver has the endpoint and TLS of a spec.
-func (s state) isReachedAs(spec registry.Driver) bool {
-	return s.spec.Endpoint == spec.Endpoint && s.spec.TLS == spec.TLS
-}
-
-// giveUpAfter is how long a driver must be unreachable until this process gives up its lease and does not take it
-// again before it is connected. A csi-attacher, which may reach the driver, waits for the lease.
-const giveUpAfter = 5 * time.Minute
-
-// reach returns whether the driver can be called from here, and when to ask again if the state does not change.
-// leaseDuration is 0 without leases: then the driver always counts as callable.
-func (s state) reach(leaseDuration time.Duration, now time.Time) (r lease.Reach, again time.Duration) {
-	away := now.Sub(s.upSince)
-	switch {
-	case s.up || leaseDuration == 0:
-		return lease.Callable, never
-	case s.session == nil || away >= giveUpAfter:
-		return lease.Unreached, never
-	case away < leaseDuration:
-		return lease.JustAway, leaseDuration - away
-	}
-	return lease.Away, giveUpAfter - away
 }
