@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -156,6 +157,37 @@ func TestVolumeThatAloneIsRefusedDoesNotBlockTheOthers(t *testing.T) {
 			t.Errorf("%v were tried, want %v", order, want)
 		}
 	})
+}
+
+// Those that were lost wait behind the attach that alone is refused.
+func TestVolumeThatAloneIsRefusedDoesNotBlockRepairs(t *testing.T) {
+	for repairs := 1; repairs <= 2; repairs++ {
+		inLineTest(t, func(t *testing.T) {
+			q := fullNode(t)
+			q.SetLimits(queue.Limits{Workers: 10, Parallel: true, Pause: func(refused int) time.Duration { return time.Minute << (refused - 1) }})
+			for i := range repairs {
+				name := fmt.Sprint("lost", i)
+				q.Add(queue.AttachmentKey(name), queue.DriftLane, on("full", name))
+			}
+			tries := map[string]int{}
+			for range 4 * 60 {
+				time.Sleep(time.Second)
+				for e := q.Take(time.Now()); e != nil; e = q.Take(time.Now()) {
+					tries[e.Key.Name]++
+					if e.Lane == queue.DriftLane {
+						q.Published(e)
+						q.End(e, queue.Finished)
+						continue
+					}
+					q.Refused(e)
+					q.End(e, queue.Again(queue.AttachLane))
+				}
+			}
+			if tries["lost0"] != 1 || tries["refused"] > 3 {
+				t.Errorf("%d repairs: tries %v in 4 minutes", repairs, tries)
+			}
+		})
+	}
 }
 
 func TestNodeIsForgottenWhenNobodyWaits(t *testing.T) {

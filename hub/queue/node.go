@@ -96,7 +96,11 @@ func (q *Queue) line(n *node) []*Item {
 // tryAt returns when an attach may go to a full node without a sign of a free place. While only one that waits in a line was
 // refused, the driver may refuse that volume alone: another one goes after the first pause.
 func (n *fullNode) tryAt(line []*Item) time.Time {
-	if len(line) > 0 && line[max(0, len(line)-2)].refusedAt == 0 {
+	refused := 0
+	for _, e := range line {
+		refused += int(min(e.refusedAt, 1))
+	}
+	if refused < min(2, len(line)) {
 		return n.soon
 	}
 	return n.until
@@ -122,7 +126,7 @@ func (q *Queue) offer(n *node, now time.Time) {
 	for i := 0; i < len(n.parked) && q.hasSlot(n); i++ {
 		e := n.parked[i]
 		needs := q.needsPlace(e)
-		if needs && n.full.free == 0 && (n.full.tries > 0 || now.Before(at)) {
+		if needs && n.full.free == 0 && (n.full.tries > 0 || now.Before(at) || e.refusedAt > 0 && now.Before(n.full.until)) {
 			continue
 		}
 		if e.permit = needs; needs {

@@ -84,6 +84,7 @@ func (x *execution) look(ctx context.Context) error {
 	if len(x.done) > 0 {
 		now := w.Overlay.Attachment(x.object.Name)
 		if now == nil || now.UID != x.object.UID {
+			x.op = attach.Idle // nothing has succeeded
 			return nil
 		}
 		x.object, x.attachment = now, w.Table.Open(now)

@@ -120,6 +120,30 @@ func TestAttachOfWhatIsGoneMeanwhileIsNoSuccess(t *testing.T) {
 	})
 }
 
+func TestAttachOfWhatIsGoneAfterItsFirstWriteIsNoSuccess(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.register("n", "id-n")
+		v.volume("v")
+		v.start()
+		v.pass(time.Second)
+		v.api.Intercept(func(r fakekube.Request) int {
+			if r.Verb == "patch" && r.Resource == "persistentvolumes" {
+				time.Sleep(time.Second)
+			}
+			return 0
+		})
+		va := v.attachment("v", "n")
+		v.create(va)
+		v.pass(500 * time.Millisecond) // it has its finalizer
+		v.stripFinalizers(va.Name)
+		v.delete(va)
+		v.pass(time.Minute)
+		if n := v.metric("attach_hub_operations_total", "attach", "success"); n != 0 || len(done(v.backend, "v")) > 0 {
+			t.Errorf("%v attaches counted after calls %v, want none", n, done(v.backend, "v"))
+		}
+	})
+}
+
 // stripping is an admission webhook that removes the annotation of the volume handle.
 type stripping struct{ next http.RoundTripper }
 
