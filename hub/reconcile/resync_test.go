@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -51,5 +52,22 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 	d.Resync()
 	if now, _ := d.Queue.Look(queue.AttachmentKey("va")); now.Asked != before.Asked {
 		t.Error("what is in the queue was asked for anew")
+	}
+}
+
+// A thousand volumes may be dangling, of a driver with a hundred thousand VolumeAttachments.
+func TestVolumeAttachmentsAreNotLookedThroughForADanglingPublicationOfThisProcess(t *testing.T) {
+	d := routed(t)
+	if err := cachetest.Put(d.Cluster, stored(guardedVolume())); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		if err := cachetest.Put(d.Cluster, routedAttachment(func(va *storagev1.VolumeAttachment) { va.Name = fmt.Sprint("va-", i) })); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget, Nodes: attach.SingleNode}, false)
+	if n := testing.AllocsPerRun(10, d.confirm); n > 100 {
+		t.Errorf("%.0f allocations, want few", n)
 	}
 }

@@ -89,10 +89,12 @@ func (w *Worker) reportNoAttach(decider attach.Driver) {
 func (w *Worker) confirm() {
 	for _, u := range w.Table.AllDangling() {
 		since := cmp.Or(u.Unconfirmed, u.Gap)
-		others := !since.IsZero() && u.Nodes == attach.SingleNode // another process may have attached it elsewhere since
+		if since.IsZero() || u.Nodes != attach.SingleNode { // no other process has attached it elsewhere since
+			continue
+		}
 		for _, va := range w.Cluster.AttachmentsOfHandle(w.Driver, u.Target.VolumeHandle) {
 			noted := attach.NotedTarget(va).NodeID // "": it is not sure that it is attached, nor where
-			if others && va.Status.Attached && va.CreationTimestamp.After(since) && noted != "" && noted != u.Target.NodeID {
+			if va.Status.Attached && va.CreationTimestamp.After(since) && noted != "" && noted != u.Target.NodeID {
 				w.Table.Resolve(u.Target)
 			}
 		}
