@@ -204,8 +204,10 @@ func (m *Manager) update(edit func(*state)) (changed bool) {
 	}
 	close(m.changed)
 	m.changed = make(chan struct{})
-	for _, endIfDue := range m.endings {
-		endIfDue()
+	for ctx, endIfDue := range m.endings {
+		if endIfDue(); ctx.Err() != nil { // due, or not needed any more
+			delete(m.endings, ctx)
+		}
 	}
 	return true
 }
@@ -275,12 +277,7 @@ func (m *Manager) while(ctx context.Context, holds func(state) bool) (context.Co
 		}
 	}
 	m.endings[ctx]()
-	return ctx, func() {
-		cancel()
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.endings, ctx)
-	}
+	return ctx, cancel
 }
 
 // sleep blocks for d, or until ctx ends.

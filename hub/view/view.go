@@ -29,7 +29,7 @@ type View struct {
 	Rights  RightsFunc                      // nil: nobody can tell
 	Served  func() map[string]func() Driver // what is known of each served driver, by name
 
-	answers sync.Map // of *answers, by driver
+	answers sync.Map // of answers, by driver
 }
 
 // Leases are the leases of all drivers as last seen: *lease.Leases.
