@@ -92,7 +92,6 @@ func (c *hubCrowd) addDriver(name string) *Manager {
 	m := New(c.options, klog.Background(), value, reconcile.NewMemory(klog.Background(), name, c.cluster))
 	d := m.newLifecycle(lease.Always())
 	m.update(func(s *state) { s.leader = d })
-	c.options.Routes.Open(name, d.work)
 	d.driver.Queue.Open()
 	c.drivers = append(c.drivers, d)
 	return m

@@ -29,9 +29,10 @@ type lifecycle struct {
 	workers sync.WaitGroup
 }
 
-// newLifecycle begins a term.
+// newLifecycle begins a term, and opens its route: also while the driver cannot be called, only this process may know the volume of a
+// VolumeAttachment that vanishes. The route is open before stayConnected may have the term look at the caches.
 func (m *Manager) newLifecycle(term *lease.Term) *lifecycle {
-	return &lifecycle{driver: m, term: term, work: reconcile.New(reconcile.Options{
+	l := &lifecycle{driver: m, term: term, work: reconcile.New(reconcile.Options{
 		Memory:     m.Memory,
 		Driver:     m.name,
 		Cluster:    m.options.Cluster,
@@ -59,6 +60,8 @@ func (m *Manager) newLifecycle(term *lease.Term) *lifecycle {
 		Failed:   m.countFailure,
 		Conflict: func(w status.ForeignWriter) { m.update(func(s *state) { s.foreignWriter = w }) },
 	}, term)}
+	m.options.Routes.Open(m.name, l.work)
+	return l
 }
 
 // run works for the driver until ctx ends. Then calls in flight have the grace to end, and run cancels the
@@ -83,9 +86,6 @@ func (l *lifecycle) run(ctx context.Context) error {
 		})
 	})
 	panics.Contain(fail, func() {
-		// Also while the driver cannot be called: only this process may know the volume of a VolumeAttachment that
-		// vanishes then.
-		l.driver.options.Routes.Open(l.driver.name, l.work)
 		l.connectionChanged()
 		now := time.Now()
 		l.attend(intake, end, fail, &loops,

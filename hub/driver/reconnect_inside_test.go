@@ -49,3 +49,19 @@ func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
 		}
 	})
 }
+
+// The loop that connects the driver may have a term look at the caches before the run of the term has begun.
+func TestNoChangeIsMissedAfterTheFirstLookAtTheCaches(t *testing.T) {
+	l := routed(t)
+	l.connectTo(publishing{})
+	l.driver.update(func(s *state) { s.leader = l })
+	l.driver.setUp(true, func(*state) {})
+	va := routedAttachment()
+	if err := cachetest.Put(l.driver.options.Cluster, va); err != nil {
+		t.Fatal(err)
+	}
+	l.driver.options.Routes.Handlers().Attachments.OnAdd(va, false)
+	if !l.driver.Queue.Has(queue.AttachmentKey(va.Name)) {
+		t.Error("the VolumeAttachment is found by the next Resync only")
+	}
+}

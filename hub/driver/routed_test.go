@@ -17,9 +17,7 @@ const routedDriver = "routed.example.com"
 // routed returns the work for a driver with an open route, whose cluster nobody watches.
 func routed(t testing.TB) *lifecycle {
 	t.Helper()
-	d := managerOf(t, registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}, 0).newLifecycle(lease.Always())
-	d.driver.options.Routes.Open(d.driver.name, d.work)
-	return d
+	return managerOf(t, registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}, 0).newLifecycle(lease.Always())
 }
 
 // connectTo has a driver's latest session be another one, that cannot be used yet.
