@@ -180,9 +180,9 @@ func (d Driver) nodeID(f Inputs, detaching bool) (string, error) {
 }
 
 // ReleaseVolume returns the patch that removes the driver's finalizer from a PersistentVolume, nil
-// if the finalizer must stay or is not there. used: a VolumeAttachment names the volume.
+// if the finalizer must stay or is not there. v may be nil. used: a VolumeAttachment names the volume.
 func (d Driver) ReleaseVolume(v *Volume, used bool) *Patch {
-	if used || !v.Releasable(d.Name) {
+	if used || v == nil || !v.Releasable(d.Name) {
 		return nil
 	}
 	return removeFinalizer(v.meta(), Finalizer(d.Name))

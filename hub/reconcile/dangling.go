@@ -33,11 +33,8 @@ func (w *Worker) workOnDangling(ctx context.Context, e *queue.Item) {
 	u, ok := w.Table.Dangling(target)
 	decider := w.Decider()
 	canDetach := decider.Capabilities.PublishUnpublish
-	if !canDetach && decider.NoAttach { // both the driver and its CSIDriver say that it attaches nothing
+	if !ok || !canDetach && decider.NoAttach { // both the driver and its CSIDriver say that it attaches nothing
 		w.Table.Resolve(target)
-		ok = false
-	}
-	if !ok {
 		w.Queue.End(e, queue.Finished)
 		return
 	}

@@ -14,9 +14,6 @@ import (
 func (w *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) queue.End {
 	name, settings := e.Key.Name, w.Settings()
 	pv := w.Overlay.Volume(name)
-	if pv == nil {
-		return queue.Finished
-	}
 	patch := w.Decider().ReleaseVolume(pv, w.Cluster.VolumeInUse(name))
 	if patch == nil {
 		return queue.Finished

@@ -46,17 +46,16 @@ func (r *Router) Close(driver string, l Listener) {
 	r.listeners.CompareAndDelete(attach.Finalizer(driver), l)
 }
 
-// listener returns the listener of a driver, nil if there is none.
-func (r *Router) listener(driver string) Listener {
-	open, _ := r.listeners.Load(driver)
+// listener returns the listener of a driver or finalizer, nil if there is none.
+func (r *Router) listener(key string) Listener {
+	open, _ := r.listeners.Load(key)
 	l, _ := open.(Listener)
 	return l
 }
 
 // worker returns the Worker of a driver or finalizer, nil if this process does not work for the driver.
 func (r *Router) worker(key string) *Worker {
-	open, _ := r.listeners.Load(key)
-	w, _ := open.(*Worker)
+	w, _ := r.listener(key).(*Worker)
 	return w
 }
 

@@ -22,10 +22,10 @@ func (w *Worker) LookAtAll() {
 	w.confirm()
 	w.callsSeen.Add(1) // any may
 	decider := w.Decider()
-	if w.noAttach.Swap(decider.NoAttach) != decider.NoAttach {
-		w.reportNoAttach(decider)
+	volumes := w.eachDue(decider, w.Queue.Renew)
+	if w.noAttach.Swap(decider.NoAttach) != decider.NoAttach && volumes > 0 {
+		w.reportNoAttach(volumes)
 	}
-	w.eachDue(decider, w.Queue.Renew)
 }
 
 // Resync adds the items that are missing for the objects in the caches. Existing items keep their backoff.
@@ -43,8 +43,9 @@ func (w *Worker) Resync() {
 }
 
 // eachDue calls enqueue for each object in the caches that needs work. The VolumeAttachment that was asked for first comes first:
-// the attaches to a full node go in the order in which they are added.
-func (w *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.Lane, queue.Place)) {
+// the attaches to a full node go in the order in which they are added. It returns how many volumes are to be detached only because
+// attachRequired is false.
+func (w *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.Lane, queue.Place)) (unrequired int) {
 	due := slices.DeleteFunc(w.Overlay.AttachmentsOfDriver(w.Driver), func(va *storagev1.VolumeAttachment) bool { // else all were sorted
 		op, _ := w.Table.Required(decider, va)
 		return op == attach.Idle && !decider.HasStaleError(va)
@@ -54,6 +55,9 @@ func (w *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.La
 	})
 	for _, va := range due {
 		op, lane := w.Table.Required(decider, va)
+		if op == attach.Detaching && va.DeletionTimestamp == nil {
+			unrequired++
+		}
 		enqueue(queue.AttachmentKey(va.Name), lane, w.placeOf(va, op))
 	}
 	for _, pv := range w.Cluster.ReleasableVolumes(w.Driver) {
@@ -61,19 +65,11 @@ func (w *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.La
 			enqueue(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
 		}
 	}
+	return unrequired
 }
 
 // reportNoAttach reports that attachRequired became false while volumes are attached: that may be a mistake.
-func (w *Worker) reportNoAttach(decider attach.Driver) {
-	volumes := 0
-	for _, va := range w.Overlay.AttachmentsOfDriver(w.Driver) {
-		if op, _ := w.Table.Required(decider, va); op == attach.Detaching && va.DeletionTimestamp == nil {
-			volumes++
-		}
-	}
-	if volumes == 0 {
-		return
-	}
+func (w *Worker) reportNoAttach(volumes int) {
 	text := fmt.Sprintf("attachRequired is now false: detaching %d volumes", volumes)
 	if volumes == 1 {
 		text = strings.TrimSuffix(text, "s")
@@ -160,10 +156,8 @@ func (w *Worker) AttachmentChanged(before, va *storagev1.VolumeAttachment) {
 func (w *Worker) attachmentGone(va *storagev1.VolumeAttachment) {
 	w.Overlay.VolumeAttachmentDeleted(va)
 	var last *attach.Record
-	if !w.isFromBeforeTerm(va) || cutShort(va, w.finalizer) {
-		if r, ok := w.Decider().LastRecorded(w.Overlay.Inputs(va)); ok {
-			last = &r
-		}
+	if r, ok := w.Decider().LastRecorded(w.Overlay.Inputs(va)); ok && (!w.isFromBeforeTerm(va) || cutShort(va, w.finalizer)) {
+		last = &r
 	}
 	w.Table.Gone(volume.IdentityOf(va), last, va.DeletionTimestamp != nil && attach.NotedTarget(va).NodeID != "")
 }
@@ -172,12 +166,9 @@ func (w *Worker) attachmentGone(va *storagev1.VolumeAttachment) {
 // work for, and remembers the volume if it may still be attached. It does not block.
 func (m Memory) ObserveDeletion(decider attach.Driver, last attach.Inputs) {
 	va := last.VolumeAttachment
-	record, ok := decider.LastRecorded(last)
-	switch {
-	case !ok:
-	case cutShort(va, m.Table.Finalizer):
+	if record, ok := decider.LastRecorded(last); ok && cutShort(va, m.Table.Finalizer) {
 		m.Table.ObserveDeletion(volume.IdentityOf(va), record, time.Now())
-	default: // the holder of the lease has detached the volume
+	} else if ok { // the holder of the lease has detached the volume
 		m.Table.ObserveDetach(record.Target, va.UID)
 	}
 }
