@@ -128,9 +128,11 @@ func check(condition *atomic.Bool, after time.Duration, otherwise string) func()
 // checkMoving is a check of liveness. It fails if an item could start and the loop that starts items stands
 // still. A driver that does not answer does not fail it.
 func (h *Hub) checkMoving() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	var wedged []error
-	for name, look := range h.served() {
-		if look().IsWedged {
+	for name, d := range h.drivers {
+		if d.memory.Queue.IsWedged(time.Now()) {
 			wedged = append(wedged, fmt.Errorf("work for %s has not been looked at for %s", name, queue.WedgedAfter))
 		}
 	}
@@ -155,7 +157,7 @@ type served struct {
 	memory  reconcile.Memory   // is kept: volumes of a driver that is not served any more may still be attached
 	manager *driver.Manager    // nil: it is not served
 	retire  context.CancelFunc // nil: it is not served, or drains
-	ended   chan struct{}      // closed when the latest manager has ended
+	slot    chan struct{}      // of the manager that works; room for one
 }
 
 // windDownEvery is the interval at which the drivers with WindDown are looked at.
@@ -168,8 +170,7 @@ func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, foll
 	var all sync.WaitGroup
 	defer all.Wait()
 	var latest registry.Snapshot
-	look := time.NewTicker(windDownEvery)
-	defer look.Stop()
+	var look <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -179,11 +180,8 @@ func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, foll
 				updates = nil // no snapshot follows; the drivers of the latest one stay
 				continue
 			}
-			latest = want
-		case <-look.C:
-			if !following.Load() {
-				continue
-			}
+			latest, look = want, time.Tick(windDownEvery)
+		case <-look:
 		}
 		h.apply(ctx, &all, latest)
 		following.Store(true)
@@ -225,19 +223,16 @@ func (h *Hub) start(ctx context.Context, all *sync.WaitGroup, spec registry.Driv
 	logger := klog.FromContext(ctx).WithValues("driver", spec.Name)
 	d := h.drivers[spec.Name]
 	if d == nil {
-		d = &served{memory: reconcile.NewMemory(logger, spec.Name, h.options.Cluster)}
+		d = &served{memory: reconcile.NewMemory(logger, spec.Name, h.options.Cluster), slot: make(chan struct{}, 1)}
 		h.drivers[spec.Name] = d
 	}
 	ctx, retire := context.WithCancel(klog.NewContext(ctx, logger))
-	m, predecessor, ended := driver.New(&h.options, logger, spec, d.memory), d.ended, make(chan struct{})
-	d.manager, d.retire, d.ended = m, retire, ended
+	m := driver.New(&h.options, logger, spec, d.memory)
+	d.manager, d.retire = m, retire
 	panics.Go(all, m.Panicked, func() {
-		defer close(ended)
-		defer retire()
+		d.slot <- struct{}{}
+		defer func() { <-d.slot }()
 		defer h.forget(d, m)
-		if predecessor != nil {
-			<-predecessor
-		}
 		m.Serve(ctx)
 	})
 }
@@ -248,7 +243,7 @@ func (h *Hub) forget(d *served, m *driver.Manager) {
 	defer h.mu.Unlock()
 	if d.manager == m {
 		d.manager, d.retire = nil, nil
-		h.options.Metrics.Forget(m.Spec().Name)
+		h.options.Metrics.Forget(m.Driver)
 		m.Table.DropSecrets()
 	}
 }
@@ -256,12 +251,9 @@ func (h *Hub) forget(d *served, m *driver.Manager) {
 // isInUse reports whether a volume of a driver is or may be attached, or a PersistentVolume has a finalizer
 // that only an attacher of the driver removes. The caller holds mu.
 func (h *Hub) isInUse(name string) bool {
-	c := h.options.Cluster
-	if slices.ContainsFunc(c.AttachmentsOfDriver(name), attach.MayBeAttached) || len(c.ReleasableVolumes(name)) > 0 {
-		return true
-	}
-	d := h.drivers[name]
+	d, c := h.drivers[name], h.options.Cluster
 	// The cache drops an object before its event is handled, and its volume may be attached.
 	isGone := func(a volume.Attachment) bool { return c.Attachment(a.Name) == nil }
-	return d != nil && (d.memory.Table.OwesDetach() || slices.ContainsFunc(d.memory.Table.Attachments(), isGone))
+	return slices.ContainsFunc(c.AttachmentsOfDriver(name), attach.MayBeAttached) || len(c.ReleasableVolumes(name)) > 0 ||
+		d != nil && (d.memory.Table.OwesDetach() || slices.ContainsFunc(d.memory.Table.Attachments(), isGone))
 }

@@ -23,12 +23,12 @@ type Driver struct {
 // called: an attacher writes the finalizer and the node ID before a call, and neither for a driver without
 // PUBLISH_UNPUBLISH_VOLUME. So the driver has lost the capability, or its endpoint is that of its node plugin, which never
 // had it. It returns 0 for all other drivers.
-func (d Driver) RecordedCalls(all func() []*storagev1.VolumeAttachment) int {
+func (d Driver) RecordedCalls(attachmentsOf func(driver string) []*storagev1.VolumeAttachment) int {
 	if d.Capabilities.PublishUnpublish || d.NoAttach {
 		return 0
 	}
 	n := 0
-	for _, va := range all() {
+	for _, va := range attachmentsOf(d.Name) {
 		if d.RecordsCall(va) {
 			n++
 		}

@@ -5,16 +5,17 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/reconcile"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -46,9 +47,6 @@ type Session interface {
 	Close()
 }
 
-// ConnectFunc connects to a driver once, as csiclient.Connect does.
-type ConnectFunc func(ctx context.Context, d registry.Driver) (Session, error)
-
 // liveSession is the session in use, or one that was in use. Its texts are safe to store, log and show, except the errors
 // of the calls with secrets: attach.Attacher knows which secrets these had.
 type liveSession struct {
@@ -57,8 +55,8 @@ type liveSession struct {
 	info     csiclient.Info // with a redacted version
 	since    time.Time      // when its use began
 
+	answered   atomic.Bool // the driver has answered a call since use reset it
 	mu         sync.Mutex
-	answered   time.Time               // when the driver last answered a call; guarded by mu
 	unanswered map[queue.Key]time.Time // when the first call of each item since then began; guarded by mu
 }
 
@@ -72,9 +70,9 @@ func newLiveSession(s Session, redactor *attach.Redactor) *liveSession {
 func (m *Manager) connect(ctx context.Context, d registry.Driver) (*liveSession, error) {
 	s, err := m.options.Connect(ctx, d)
 	if err != nil {
-		return nil, m.redactor.Error(err)
+		return nil, m.Redactor.Error(err)
 	}
-	return newLiveSession(s, m.redactor), nil
+	return newLiveSession(s, m.Redactor), nil
 }
 
 // Info implements Session.
@@ -109,22 +107,14 @@ func (s *liveSession) CallBegins(key queue.Key) {
 func (s *liveSession) Answered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.answered = time.Now()
+	s.answered.Store(true)
 	clear(s.unanswered)
 }
 
-// hasAnsweredSince reports whether the driver has answered a call since a time.
-func (s *liveSession) hasAnsweredSince(t time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.answered.Before(t)
-}
-
-// UnansweredSince implements reconcile.Session. It returns since when the driver has answered no call, zero if it has answered all, or the session has ended. s may
-// be nil. A call does not count any more when has reports that its item is gone: a driver without work would count as unresponsive
-// until its next answer, which may be days later.
+// UnansweredSince implements reconcile.Session. After the session has ended it returns zero. A call does not count any more when has
+// reports that its item is gone: a driver without work would count as unresponsive until its next answer, which may be days later.
 func (s *liveSession) UnansweredSince(has func(queue.Key) bool) (since time.Time) {
-	if s == nil || s.Ended().Err() != nil {
+	if s.Ended().Err() != nil {
 		return since
 	}
 	s.mu.Lock()
@@ -158,7 +148,7 @@ func (m *Manager) stayConnected(ctx context.Context) {
 			pause = connectRetryInitial
 		}
 		// Also after a session: a driver that answers and hangs up must not be dialled all the time.
-		sleep(reached, pause)
+		reconcile.Sleep(reached, pause)
 		end()
 		pause = min(2*pause, connectRetryMax)
 	}
@@ -182,19 +172,15 @@ func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 		})
 		s.Close()
 	}()
-	m.setUp(true, func(state *state) {
-		state.session = s
-		state.connection, state.connectionReason = status.StateReady, ""
-	})
+	m.setUp(true, func(state *state) { state.session = s })
 	logger.V(2).Info("Connected to driver", "version", s.info.Version)
-	all := func() []*storagev1.VolumeAttachment { return m.options.Cluster.AttachmentsOfDriver(m.name) }
-	if n := m.Decider().RecordedCalls(all); n > 0 && m.capabilityLog.IsDue("", time.Now()) {
+	if n := m.decider().RecordedCalls(m.Cluster.AttachmentsOfDriver); n > 0 && m.capabilityLog.IsDue("", time.Now()) {
 		logger.Info("Driver has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: check that the endpoint is that of its controller",
 			"volumeAttachments", n)
 	}
 	failures := 0       // of Probes in a row
 	var asked time.Time // the first Probe since the last answer; zero: there is none
-	for {
+	for ctx.Err() == nil {
 		last := time.Now()
 		m.await(ctx, func(state state) (time.Duration, bool) {
 			pause := state.spec.Probe.Interval
@@ -204,11 +190,9 @@ func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 			left := pause - time.Since(last)
 			return left, left <= 0
 		})
-		if ctx.Err() != nil {
-			break
-		}
 		if asked.IsZero() {
 			asked = time.Now()
+			s.answered.Store(false)
 		}
 		err, now := s.Probe(ctx), time.Now()
 		switch {
@@ -216,11 +200,9 @@ func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 			continue
 		case err == nil:
 			failures, asked = 0, time.Time{}
-			if !m.get().up {
-				m.setUp(true, func(state *state) { state.connection, state.connectionReason = status.StateReady, "" })
-			}
+			m.setUp(true, func(*state) {})
 			continue
-		case grpcstatus.Code(err) != codes.DeadlineExceeded || s.hasAnsweredSince(asked): // an error is an answer
+		case grpcstatus.Code(err) != codes.DeadlineExceeded || s.answered.Load(): // an error is an answer
 			asked = time.Time{}
 		}
 		// A driver under load may answer late once. The answer "not ready" counts at once.

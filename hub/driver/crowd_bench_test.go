@@ -90,7 +90,7 @@ func objects[T any](of []T) []any {
 func (c *hubCrowd) addDriver(name string) *Manager {
 	value := registry.Driver{Name: name, Endpoint: registry.Endpoint("unix:///csi/" + name + "/csi.sock"), Settings: registry.DefaultSettings()}
 	m := New(c.options, klog.Background(), value, reconcile.NewMemory(klog.Background(), name, c.cluster))
-	d := m.newLifecycle(lease.Always())
+	d := m.newLifecycle(lease.Always(), m.Panicked)
 	m.update(func(s *state) { s.leader = d })
 	d.driver.Queue.Open()
 	c.drivers = append(c.drivers, d)
@@ -101,9 +101,9 @@ func (c *hubCrowd) addDriver(name string) *Manager {
 func (c *hubCrowd) addVolume(i int) {
 	d := c.drivers[i%len(c.drivers)]
 	name := fmt.Sprintf("pvc-%032d", i)
-	va := writtenAttachment(name, d.driver.name, c.node(i))
+	va := writtenAttachment(name, d.driver.Driver, c.node(i))
 	d.driver.Table.Open(va)
-	c.attachments, c.volumes = append(c.attachments, va), append(c.volumes, attach.VolumeOf(writtenVolume(name, d.driver.name)))
+	c.attachments, c.volumes = append(c.attachments, va), append(c.volumes, attach.VolumeOf(writtenVolume(name, d.driver.Driver)))
 }
 
 // node returns the name of the node of a volume. The volumes of a node are of several drivers.

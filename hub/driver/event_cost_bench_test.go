@@ -28,7 +28,7 @@ func BenchmarkEventInALargeCluster(b *testing.B) {
 	attachmentEvent := func(change func(*storagev1.VolumeAttachment)) func(int) func() {
 		return func(i int) func() {
 			name := c.volumes[i].Name
-			after := writtenAttachment(name, c.drivers[i%len(c.drivers)].driver.name, c.node(i))
+			after := writtenAttachment(name, c.drivers[i%len(c.drivers)].driver.Driver, c.node(i))
 			change(after)
 			return func() {
 				before := c.cluster.Attachment(after.Name)
@@ -43,7 +43,7 @@ func BenchmarkEventInALargeCluster(b *testing.B) {
 	b.Run("PersistentVolume", func(b *testing.B) {
 		reportEvents(b, len(c.volumes), func(i int) func() {
 			name := c.volumes[i].Name
-			pv := writtenVolume(name, c.drivers[i%len(c.drivers)].driver.name)
+			pv := writtenVolume(name, c.drivers[i%len(c.drivers)].driver.Driver)
 			return func() {
 				before := c.cluster.Volume(name)
 				after := attach.VolumeOf(pv)
@@ -72,7 +72,7 @@ func (c *hubCrowd) csiNode(i int) *storagev1.CSINode {
 	name := fmt.Sprintf("node-%d", i)
 	node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, d := range c.drivers {
-		node.Spec.Drivers = append(node.Spec.Drivers, storagev1.CSINodeDriver{Name: d.driver.name, NodeID: "i-" + name})
+		node.Spec.Drivers = append(node.Spec.Drivers, storagev1.CSINodeDriver{Name: d.driver.Driver, NodeID: "i-" + name})
 	}
 	return node
 }

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/reconcile"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -20,102 +18,57 @@ import (
 type lifecycle struct {
 	driver *Manager
 	work   *reconcile.Worker
-	term   *lease.Term
+	fail   func(error) // takes a panic, and ends the run of the Manager
 
-	gate    sync.Mutex   // held while the queue is opened or shut
-	stopped bool         // the queue does not open any more; guarded by gate
-	opened  *liveSession // the last session for which the queue was opened, nil if it was never open; guarded by gate
+	gate   sync.Mutex        // held while the queue is opened or shut, and when the term begins to drain
+	opened reconcile.Session // the last session for which the queue was opened, nil if it was never open; guarded by gate
 
-	workers sync.WaitGroup
+	loops, workers sync.WaitGroup // the goroutines of the queue and of the periodic work, and those of items
 }
 
 // newLifecycle begins a term, and opens its route: also while the driver cannot be called, only this process may know the volume of a
 // VolumeAttachment that vanishes. The route is open before stayConnected may have the term look at the caches.
-func (m *Manager) newLifecycle(term *lease.Term) *lifecycle {
-	l := &lifecycle{driver: m, term: term, work: reconcile.New(reconcile.Options{
-		Memory:     m.Memory,
-		Driver:     m.name,
-		Cluster:    m.options.Cluster,
-		Kube:       m.options.Kube,
-		Events:     m.options.Events,
-		Metrics:    m.metrics,
-		Logger:     m.logger,
-		WriteLimit: m.options.LeaseDuration / 3,
-		Redactor:   m.redactor,
-		Settings:   func() registry.Settings { return m.get().spec.Settings },
-		Decider:    m.Decider,
-		Session: func() reconcile.Session {
-			if s := m.get().session; s != nil {
-				return s
-			}
-			return nil
-		},
-		Away: func() error {
-			if s := m.get(); !s.up {
-				return fmt.Errorf("%w: %s", reconcile.ErrDisconnected, s.connectionReason)
-			}
-			return nil
-		},
-		MayName:  m.mayName,
-		Failed:   m.countFailure,
-		Conflict: func(w status.ForeignWriter) { m.update(func(s *state) { s.foreignWriter = w }) },
-	}, term)}
-	m.options.Routes.Open(m.name, l.work)
+func (m *Manager) newLifecycle(term *lease.Term, fail func(error)) *lifecycle {
+	l := &lifecycle{driver: m, fail: fail, work: reconcile.New(m.Options, term)}
+	m.options.Routes.Open(m.Driver, l.work)
 	return l
 }
 
 // run works for the driver until ctx ends. Then calls in flight have the grace to end, and run cancels the
-// others; when the lease is lost, it cancels all at once. When it returns, all its goroutines have ended. An
-// error is a fault of this program in the work for this driver: a panic.
-func (l *lifecycle) run(ctx context.Context) error {
+// others; when the lease is lost, it cancels all at once. When it returns, all its goroutines have ended.
+func (l *lifecycle) run(ctx context.Context, term *lease.Term) {
 	intake, end := context.WithCancel(ctx)
 	defer end()
-	var panicked atomic.Pointer[error]
-	fail := func(err error) {
-		panicked.CompareAndSwap(nil, &err)
-		end()
-	}
 	// Calls outlive the intake: after a cancelled call it is not known whether the volume is attached.
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
-	var loops, watching sync.WaitGroup
-	defer watching.Wait()
 	defer cut()
-	panics.Go(&loops, fail, func() {
+	defer context.AfterFunc(term.Lost(), cut)()
+	panics.Go(&l.loops, l.fail, func() {
 		l.driver.Queue.Run(intake, func(e *queue.Item) {
-			panics.Go(&l.workers, fail, func() { l.work.Work(calls, e) })
+			panics.Go(&l.workers, l.fail, func() { l.work.Work(calls, e) })
 		})
 	})
-	panics.Contain(fail, func() {
+	panics.Contain(l.fail, func() {
 		l.connectionChanged()
 		now := time.Now()
-		l.attend(intake, end, fail, &loops,
+		l.attend(intake, end,
 			&periodic{since: now, pause: l.work.Drift.Pause, run: l.work.Drift.Check},
 			&periodic{since: now, pause: func(s registry.Settings) time.Duration { return min(s.StuckAfter, overdueEvery) }, run: l.work.ReportOverdue},
 			&periodic{since: now, pause: func(registry.Settings) time.Duration { return resyncEvery }, run: func(context.Context) { l.work.Resync() }})
 	})
-	panics.Go(&watching, fail, func() { // ctx ends when the lease is lost, which may also happen from now on
-		select {
-		case <-l.term.Lost():
-			cut()
-		case <-calls.Done():
-		}
-	})
 	// Whatever happens: no goroutine of this term works on beside the next term.
-	panics.Contain(fail, func() { l.driver.options.Routes.Close(l.driver.name, l.work) })
-	panics.Contain(fail, func() {
-		l.shut()
+	panics.Contain(l.fail, func() {
+		l.driver.options.Routes.Close(l.driver.Driver, l.work)
+		l.gate.Lock()
+		defer l.gate.Unlock()
 		l.driver.update(func(s *state) { s.draining = "calls in flight may end" })
 	})
 	end()
 	defer time.AfterFunc(l.driver.options.Grace, cut).Stop()
-	loops.Wait()
+	l.loops.Wait()
 	l.workers.Wait()
-	panics.Contain(fail, l.driver.Table.Close)
+	panics.Contain(l.fail, l.driver.Table.Close)
 	panics.Contain(l.work.CannotDrain, func() { l.work.DetachDangling(calls) })
-	if err := panicked.Load(); err != nil {
-		return *err
-	}
-	return nil
 }
 
 const (
@@ -139,8 +92,8 @@ type periodic struct {
 	since   time.Time // start of the term, or end of the last run; belongs to a run while it lasts
 }
 
-// startIfDue starts the work in a goroutine of the group if it is due. It returns when to ask again.
-func (p *periodic) startIfDue(ctx context.Context, s registry.Settings, fail func(error), group *sync.WaitGroup) time.Duration {
+// startIfDue starts the work in a goroutine of l.loops if it is due. It returns when to ask again.
+func (p *periodic) startIfDue(ctx context.Context, s registry.Settings, l *lifecycle) time.Duration {
 	if p.running.Load() {
 		return busyPause
 	}
@@ -148,7 +101,7 @@ func (p *periodic) startIfDue(ctx context.Context, s registry.Settings, fail fun
 		return left
 	}
 	p.running.Store(true)
-	panics.Go(group, fail, func() {
+	panics.Go(&l.loops, l.fail, func() {
 		p.run(ctx)
 		p.since = time.Now()
 		p.running.Store(false)
@@ -156,18 +109,14 @@ func (p *periodic) startIfDue(ctx context.Context, s registry.Settings, fail fun
 	return busyPause
 }
 
-// attend follows the settings and starts the periodic work, in goroutines of the group, until ctx ends.
+// attend follows the settings and starts the periodic work until ctx ends.
 //
 // If the driver cannot be called from here, other replicas know that, and a replica that can call it gets the
 // lease. A csi-attacher on standby announces nothing. So attend releases the lease once, while no call is in
 // flight. If nobody takes it, the next term keeps it until giveUpAfter: a driver that comes back is called at once,
 // and a driver that comes and goes does not pass the lease around. Then attend releases it for good, as a
 // csi-attacher that was not there before may wait for it.
-func (l *lifecycle) attend(ctx context.Context, end context.CancelFunc, fail func(error), group *sync.WaitGroup, all ...*periodic) {
-	if r, _ := l.driver.get().reach(l.driver.options.LeaseDuration, time.Now()); r < lease.JustAway {
-		// Nobody has taken the lease, although it was free for its duration.
-		l.driver.update(func(s *state) { s.leaseOffered = true })
-	}
+func (l *lifecycle) attend(ctx context.Context, end context.CancelFunc, all ...*periodic) {
 	var limits registry.Settings // of the last setLimits
 	l.driver.await(ctx, func(s state) (time.Duration, bool) {
 		if s.spec.Settings != limits {
@@ -176,18 +125,18 @@ func (l *lifecycle) attend(ctx context.Context, end context.CancelFunc, fail fun
 		}
 		r, again := s.reach(l.driver.options.LeaseDuration, time.Now())
 		if r == lease.Unreached || r == lease.Away && !s.leaseOffered {
-			if l.offerLease() {
+			if !l.driver.Queue.IsCalling() {
+				l.driver.Logger.V(2).Info("Driver is unreachable, releasing its lease")
+				l.driver.update(func(s *state) { s.leaseOffered = true })
 				end()
-				return 0, true
 			}
 			again = busyPause
 		}
 		for _, p := range all {
-			again = min(again, p.startIfDue(ctx, s.spec.Settings, fail, group))
+			again = min(again, p.startIfDue(ctx, s.spec.Settings, l))
 		}
 		return again, false
 	})
-	<-ctx.Done()
 }
 
 // connectionChanged opens the lanes if the driver can be called, and shuts them if not. The capabilities may
@@ -198,38 +147,17 @@ func (l *lifecycle) connectionChanged() {
 	l.gate.Lock()
 	defer l.gate.Unlock()
 	switch s := l.driver.get(); {
-	case l.stopped:
+	case s.leader != l || s.draining != "": // the queue does not open any more
 	case s.up:
 		if l.opened != s.session {
 			l.work.LookAtAll()
 		}
 		if info := s.session.Info(); l.opened == nil {
-			l.driver.logger.Info("Serving driver", "endpoint", s.spec.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
+			l.driver.Logger.Info("Serving driver", "endpoint", s.spec.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
 		}
 		l.opened = s.session
 		l.driver.Queue.Open()
 	case l.opened != nil:
 		l.driver.Queue.Shut()
 	}
-}
-
-// offerLease stops the queue of a driver that cannot be called, so that the lease can be released. It does
-// nothing and returns false if the driver can be called again, or calls are in flight.
-func (l *lifecycle) offerLease() bool {
-	l.gate.Lock()
-	defer l.gate.Unlock()
-	if l.driver.get().up || l.driver.Queue.IsCalling() {
-		return false
-	}
-	l.stopped = true
-	l.driver.update(func(s *state) { s.leaseOffered = true })
-	l.driver.logger.V(2).Info("Driver is unreachable, releasing its lease")
-	return true
-}
-
-// shut keeps the queue from opening again.
-func (l *lifecycle) shut() {
-	l.gate.Lock()
-	defer l.gate.Unlock()
-	l.stopped = true
 }

@@ -3,8 +3,8 @@ package driver
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +20,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/view"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -47,7 +46,7 @@ type Options struct {
 	// Probes receives the checks of readiness and liveness; may be nil.
 	Probes *status.Probes
 	// Connect connects to a driver; nil means csiclient.Connect.
-	Connect ConnectFunc
+	Connect func(context.Context, registry.Driver) (Session, error)
 	// Rights asks for the rights of this process; nil: the checklist does not have them.
 	Rights view.RightsFunc
 
@@ -66,38 +65,42 @@ func (o *Options) LeaseOf(d registry.Driver) lease.Name {
 // one value under one mutex, with one channel that is closed at every change. Loops wait for a change, and
 // then read the whole value again.
 type Manager struct {
-	reconcile.Memory
-	options  *Options
-	name     string // of the driver
-	metrics  *status.DriverMetrics
-	logger   klog.Logger // names the driver
-	redactor *attach.Redactor
+	reconcile.Options // of the Workers of all terms
+	options           *Options
 
 	connectionLog, capabilityLog loglimit.Problem // of stayConnected: that the driver cannot be called, and that it may be another one
 
 	mu       sync.Mutex
-	failures []status.Failure           // of operations, the latest first; guarded by mu
+	failures []status.Failure           // of operations, the latest first; it is replaced, not changed; guarded by mu
 	state    state                      // guarded by mu
 	changed  chan struct{}              // closed at the next change of state; guarded by mu
 	endings  map[context.Context]func() // of while: ends the context if its condition does not hold any more; guarded by mu
 }
 
 // New returns the Manager of a driver. It does nothing before Serve.
-func New(o *Options, logger klog.Logger, spec registry.Driver, m reconcile.Memory) *Manager {
-	d := &Manager{
-		Memory:   m,
-		options:  o,
-		name:     spec.Name,
-		metrics:  o.Metrics.Driver(spec.Name),
-		logger:   logger,
-		redactor: &attach.Redactor{Publications: m.Table.Secrets},
-		changed:  make(chan struct{}),
-		endings:  map[context.Context]func(){},
+func New(o *Options, logger klog.Logger, spec registry.Driver, memory reconcile.Memory) *Manager {
+	m := &Manager{options: o, changed: make(chan struct{}), endings: map[context.Context]func(){},
+		state: state{spec: spec, connection: status.StateConnecting, connectionReason: "not tried yet", upSince: time.Now()}}
+	m.Options = reconcile.Options{
+		Memory:     memory,
+		Driver:     spec.Name,
+		Cluster:    o.Cluster,
+		Kube:       o.Kube,
+		Events:     o.Events,
+		Metrics:    o.Metrics.Driver(spec.Name),
+		Logger:     logger,
+		WriteLimit: o.LeaseDuration / 3,
+		Redactor:   &attach.Redactor{Publications: memory.Table.Secrets},
+		Settings:   func() registry.Settings { return m.get().spec.Settings },
+		Decider:    m.decider,
+		Session:    func() reconcile.Session { return m.get().session },
+		Away:       m.away,
+		MayName:    func(ref corev1.SecretReference) error { return m.get().spec.CheckSecret(ref.Namespace, ref.Name) },
+		Failed:     m.countFailure,
+		Conflict:   func(w status.ForeignWriter) { m.update(func(s *state) { s.foreignWriter = w }) },
 	}
-	d.update(func(s *state) {
-		s.spec, s.connection, s.connectionReason, s.upSince = spec, status.StateConnecting, "not tried yet", time.Now()
-	})
-	return d
+	m.update(func(*state) {}) // computes the State
+	return m
 }
 
 const (
@@ -110,26 +113,23 @@ const (
 func (m *Manager) Serve(ctx context.Context) {
 	for delay := restartInitial; ctx.Err() == nil; delay = min(2*delay, restartMax) {
 		began := time.Now()
-		var err error
-		panics.Contain(func(panicked error) { err = panicked }, func() { err = m.run(ctx) })
+		err := m.run(ctx)
 		if err == nil {
 			return
 		}
 		if time.Since(began) > restartMax {
 			delay = restartInitial
 		}
-		panics.Contain(m.Panicked, func() {
-			m.logger.Error(err, "Serving driver failed, restarting it", "retryIn", delay)
-			m.update(func(s *state) {
-				s.connection, s.connectionReason = status.StateConnecting, "starting again after an error in the hub"
-			})
+		m.Logger.Error(err, "Serving driver failed, restarting it", "retryIn", delay)
+		m.update(func(s *state) {
+			s.connection, s.connectionReason = status.StateConnecting, "starting again after an error in the hub"
 		})
-		sleep(ctx, delay)
+		reconcile.Sleep(ctx, delay)
 	}
 }
 
 // Panicked logs a panic outside of a run of the Manager.
-func (m *Manager) Panicked(err error) { m.logger.Error(err, "Failed to end the work for a driver") }
+func (m *Manager) Panicked(err error) { m.Logger.Error(err, "Failed to end the work for a driver") }
 
 // Spec returns how the driver is served.
 func (m *Manager) Spec() registry.Driver { return m.get().spec }
@@ -152,36 +152,27 @@ const keptFailures = 10
 
 // countFailure counts a try that failed, for the status and in the metrics. took is the time since the operation was first asked for.
 func (m *Manager) countFailure(err error, f status.Failure, took time.Duration) {
-	m.metrics.Operation(f.Operation, status.ResultOf(err), took)
+	m.Metrics.Operation(f.Operation, status.ResultOf(err), took)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.failures = slices.Insert(m.failures[:min(len(m.failures), keptFailures-1)], 0, f)
+	m.failures = append([]status.Failure{f}, m.failures[:min(len(m.failures), keptFailures-1)]...)
 }
 
-// latestFailures returns the latest failures, the latest first.
-func (m *Manager) latestFailures() []status.Failure {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.failures)
+// away returns why the driver cannot be called, nil if it can.
+func (m *Manager) away() error {
+	if s := m.get(); !s.up {
+		return fmt.Errorf("%w: %s", reconcile.ErrDisconnected, s.connectionReason)
+	}
+	return nil
 }
 
-// mayName returns an error for a Secret that volumes of the driver may not name.
-func (m *Manager) mayName(ref corev1.SecretReference) error {
-	return m.get().spec.CheckSecret(ref.Namespace, ref.Name)
-}
-
-// readSecret reads a Secret that a volume of the driver names.
-func (m *Manager) readSecret(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error) {
-	return attach.ReadSecret(ctx, m.options.Kube.CoreV1(), m.mayName, ref)
-}
-
-// Decider returns the inputs of decisions that all objects of the driver share. The capabilities are those of
+// decider returns the inputs of decisions that all objects of the driver share. The capabilities are those of
 // the latest session, which may have ended.
-func (m *Manager) Decider() attach.Driver {
+func (m *Manager) decider() attach.Driver {
 	s := m.get()
-	d := attach.Driver{Name: m.name, DefaultFSType: s.spec.DefaultFSType, NoAttach: !cache.AttachRequired(m.options.Cluster.CSIDriver(m.name))}
+	d := attach.Driver{Name: m.Driver, DefaultFSType: s.spec.DefaultFSType, NoAttach: !cache.AttachRequired(m.Cluster.CSIDriver(m.Driver))}
 	if s.session != nil {
-		d.Capabilities = s.session.info.Capabilities
+		d.Capabilities = s.session.Info().Capabilities
 	}
 	return d
 }
@@ -232,6 +223,9 @@ func (m *Manager) setUp(up bool, edit func(*state)) {
 			s.leaseOffered = s.leaseOffered && !(s.up && time.Since(s.upSince) >= m.options.LeaseDuration)
 			s.up, s.upSince = up, time.Now()
 		}
+		if up {
+			s.connection, s.connectionReason = status.StateReady, ""
+		}
 		edit(s)
 	})
 	switch s := m.get(); {
@@ -248,19 +242,16 @@ const never = time.Duration(math.MaxInt64)
 // await calls look at once, at each change of the state, and after the time that look returned last. It
 // blocks until look returns done, or ctx ends.
 func (m *Manager) await(ctx context.Context, look func(state) (again time.Duration, done bool)) {
-	timer := time.NewTimer(never)
-	defer timer.Stop()
 	for ctx.Err() == nil {
 		s, changed := m.watch()
 		again, done := look(s)
 		if done {
 			return
 		}
-		timer.Reset(again)
 		select {
 		case <-ctx.Done():
 		case <-changed:
-		case <-timer.C:
+		case <-time.After(again):
 		}
 	}
 }
@@ -280,31 +271,28 @@ func (m *Manager) while(ctx context.Context, holds func(state) bool) (context.Co
 	return ctx, cancel
 }
 
-// sleep blocks for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	<-ctx.Done()
-}
-
 // Look returns what the manager knows, for the status.
 func (m *Manager) Look() view.Driver {
-	s := m.get()
+	m.mu.Lock()
+	s, failures := m.state, m.failures
+	m.mu.Unlock()
 	d := view.Driver{
-		Driver: status.Driver{Name: m.name, State: s.State, Reason: s.Reason, Since: s.Since, Up: s.up,
-			Failures: m.latestFailures(), ConnectionError: s.connectionError, ForeignWriter: s.foreignWriter},
-		Spec: s.spec, Known: s.session != nil, Decider: m.Decider(), Leads: s.leader != nil,
-		Table: m.Table, Overlay: m.Overlay, ReadSecret: m.readSecret,
+		Driver: status.Driver{Name: m.Driver, State: s.State, Reason: s.Reason, Since: s.Since, Up: s.up,
+			Failures: failures, ConnectionError: s.connectionError, ForeignWriter: s.foreignWriter},
+		Spec: s.spec, Known: s.session != nil, Decider: m.decider(), Leads: s.leader != nil,
+		Table: m.Table, Overlay: m.Overlay,
+		ReadSecret: func(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error) {
+			return attach.ReadSecret(ctx, m.Kube.CoreV1(), m.MayName, ref)
+		},
 	}
 	if !s.up {
 		d.DownSince = s.upSince
 	}
 	if s.session != nil {
-		d.Version, d.Capabilities = s.session.Info().Version, d.Decider.Capabilities.Names()
+		d.Version, d.Capabilities, d.UnansweredSince = s.session.Info().Version, d.Decider.Capabilities.Names(), s.session.UnansweredSince(m.Queue.Has)
 	}
 	if s.leader != nil {
-		d.UnansweredSince, d.Reported = s.session.UnansweredSince(m.Queue.Has), s.leader.work.Drift.Reported()
-		d.IsWedged = m.Queue.IsWedged(time.Now())
+		d.Reported = s.leader.work.Drift.Reported()
 	}
 	if s.observer != nil {
 		d.Observed = s.observer.Report()

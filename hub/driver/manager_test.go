@@ -80,6 +80,16 @@ func TestWhatIsWaitedForEndsWithTheContextOrWhenItIsNotTrueAnyMore(t *testing.T)
 	})
 }
 
+func TestWhatIsNotWaitedForAnyMoreIsForgotten(t *testing.T) {
+	m := managerOf(t, registry.Driver{Name: "d"}, 0)
+	_, stop := m.while(t.Context(), func(state) bool { return true })
+	stop()
+	m.update(func(s *state) { s.up = true })
+	if len(m.endings) > 0 {
+		t.Errorf("%d endings are kept", len(m.endings))
+	}
+}
+
 // It may be on another node, or the wrong endpoint: others serve it well.
 func TestDriverThatIsAwayForMinutesOrWasNeverReachedIsLeftToThoseWhoCanCallIt(t *testing.T) {
 	const timeout = time.Minute
@@ -87,7 +97,7 @@ func TestDriverThatIsAwayForMinutesOrWasNeverReachedIsLeftToThoseWhoCanCallIt(t 
 		m := managerOf(t, registry.Driver{Name: "d"}, timeout)
 		expect := func(when string, want lease.Reach, wantAgain time.Duration) {
 			t.Helper()
-			if got, _, again := m.reach(); got != want || again != wantAgain {
+			if got, again := m.get().reach(timeout, time.Now()); got != want || again != wantAgain {
 				t.Errorf("%s: reach %v, asked again in %v, want %v and %v", when, got, again, want, wantAgain)
 			}
 		}
@@ -145,7 +155,7 @@ func TestLeaderHasActedOnAChangeOfTheConnectionWhenThatReturns(t *testing.T) {
 			d.connectTo(publishing{})
 			d.driver.update(func(s *state) { s.leader = d })
 			if drains {
-				d.shut()
+				d.driver.update(func(s *state) { s.draining = "it ends" })
 			}
 			d.driver.setUp(true, func(*state) {})
 			if opened := d.opened != nil; opened == drains {

@@ -6,18 +6,22 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 )
 
 func TestPanicWhileADriverIsTakenUpOrLetGoEndsItsRunAlone(t *testing.T) {
 	d := routed(t)
 	d.connectTo(publishing{})
-	d.driver.setUp(true, func(*state) {})
-	d.driver.logger = logr.Logger(funcr.New(func(_, args string) {
+	d.driver.update(func(s *state) { s.up, s.leader = true, d })
+	d.driver.Logger = logr.Logger(funcr.New(func(_, args string) {
 		if strings.Contains(args, "Serving driver") {
 			panic("odd line")
 		}
 	}, funcr.Options{}))
-	err := d.run(t.Context())
+	var err error
+	d.fail = func(panicked error) { err = panicked }
+	d.run(t.Context(), lease.Always())
 	if err == nil || !strings.Contains(err.Error(), "odd line") {
 		t.Errorf("the run ended with %v, want the panic", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/reconcile"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -24,16 +25,16 @@ func TestPeriodicWorkIsTimedFromTheEndOfItsLastRunAndFollowsTheSettings(t *testi
 		d.driver.SetSpec(driverWith(10*time.Second, 1))
 		var looks []time.Duration
 		began := time.Now()
-		var loops sync.WaitGroup
+		var attending sync.WaitGroup
 		p := &periodic{
 			since: began,
 			pause: func(s registry.Settings) time.Duration { return s.StuckAfter },
 			run: func(ctx context.Context) {
 				looks = append(looks, time.Since(began))
-				sleep(ctx, 5*time.Second)
+				reconcile.Sleep(ctx, 5*time.Second)
 			},
 		}
-		loops.Go(func() { d.attend(ctx, nil, func(err error) { t.Error(err) }, &loops, p) })
+		attending.Go(func() { d.attend(ctx, nil, p) })
 		time.Sleep(31 * time.Second) // looks at 10 and 25, which ended at 30
 		d.driver.SetSpec(driverWith(3*time.Second, 7))
 		synctest.Wait()
@@ -44,7 +45,8 @@ func TestPeriodicWorkIsTimedFromTheEndOfItsLastRunAndFollowsTheSettings(t *testi
 		d.driver.SetSpec(driverWith(time.Hour, 7))
 		time.Sleep(2 * time.Second)
 		d.driver.SetSpec(driverWith(20*time.Second, 7))
-		loops.Wait()
+		attending.Wait()
+		d.loops.Wait()
 		want := []time.Duration{10 * time.Second, 25 * time.Second, 50 * time.Second}
 		if !slices.Equal(looks, want) {
 			t.Errorf("looks at %v, want %v", looks, want)

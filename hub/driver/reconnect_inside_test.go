@@ -15,7 +15,7 @@ func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := routed(t)
 		l.connectTo(publishing{})
-		if err := cachetest.Put(l.driver.options.Cluster, routedAttachment()); err != nil {
+		if err := cachetest.Put(l.driver.Cluster, routedAttachment()); err != nil {
 			t.Fatal(err)
 		}
 		l.driver.update(func(s *state) { s.leader = l })
@@ -29,7 +29,7 @@ func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
 		if runs != 1 {
 			t.Fatalf("%d runs after the connection, want 1", runs)
 		}
-		l.connectionChanged() // by leader.run
+		l.connectionChanged() // by the run of the term
 		synctest.Wait()
 		if runs != 1 {
 			t.Errorf("%d runs after the same connection, want 1", runs)
@@ -42,7 +42,7 @@ func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
 			t.Errorf("%d runs after a Probe has succeeded again, want 1", runs)
 		}
 		l.driver.setUp(false, func(*state) {})
-		l.driver.setUp(true, func(s *state) { s.session = newLiveSession(publishing{}, l.driver.redactor) })
+		l.driver.setUp(true, func(s *state) { s.session = newLiveSession(publishing{}, l.driver.Redactor) })
 		synctest.Wait()
 		if runs != 2 {
 			t.Errorf("%d runs after the driver was connected anew, want 2", runs)
@@ -57,7 +57,7 @@ func TestNoChangeIsMissedAfterTheFirstLookAtTheCaches(t *testing.T) {
 	l.driver.update(func(s *state) { s.leader = l })
 	l.driver.setUp(true, func(*state) {})
 	va := routedAttachment()
-	if err := cachetest.Put(l.driver.options.Cluster, va); err != nil {
+	if err := cachetest.Put(l.driver.Cluster, va); err != nil {
 		t.Fatal(err)
 	}
 	l.driver.options.Routes.Handlers().Attachments.OnAdd(va, false)

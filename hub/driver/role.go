@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -10,6 +11,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/observe"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/reconcile"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/view"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -44,28 +46,30 @@ func (m *Manager) roleOf(s state) role {
 // run keeps the driver connected and takes its role, until ctx ends and all work has drained. An error is a
 // fault of this program: a panic.
 func (m *Manager) run(ctx context.Context) error {
-	outer := ctx
-	ctx, fail := context.WithCancelCause(outer)
-	defer fail(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	var failed atomic.Pointer[error]
+	fail := func(err error) {
+		failed.CompareAndSwap(nil, &err)
+		cancel()
+	}
 	// Work that drains still needs the connection.
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
 	var loops sync.WaitGroup
-	defer loops.Wait()
-	defer disconnect()
 	panics.Go(&loops, fail, func() { m.stayConnected(connected) })
 	for ctx.Err() == nil {
-		if err := m.takeRole(ctx, m.roleOf(m.get())); err != nil {
-			return err
-		}
+		panics.Contain(fail, func() { m.takeRole(ctx, fail) })
 	}
-	if outer.Err() != nil {
-		return nil
+	disconnect()
+	loops.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
 	}
-	return context.Cause(ctx)
+	return nil
 }
 
-// takeRole carries out a role until the driver's role changes, or ctx ends.
-func (m *Manager) takeRole(ctx context.Context, r role) error {
+// takeRole carries out the driver's role until it changes, or ctx ends. fail takes a panic in the work.
+func (m *Manager) takeRole(ctx context.Context, fail func(error)) {
+	r := m.roleOf(m.get())
 	ctx, cancel := m.while(ctx, func(s state) bool { return m.roleOf(s) == r })
 	defer cancel()
 	competes := r.lease.Name != ""
@@ -77,68 +81,70 @@ func (m *Manager) takeRole(ctx context.Context, r role) error {
 	})
 	switch {
 	case r.mode == registry.ModePaused:
-		m.logger.Info("Driver is paused", "reason", pausedBy)
+		m.Logger.Info("Driver is paused", "reason", pausedBy)
 		<-ctx.Done()
-		return nil
 	case r.mode == registry.ModeObserve:
 		m.observe(ctx)
-		return nil
 	case !competes:
-		return m.lead(ctx, lease.Always())
+		m.lead(ctx, lease.Always(), fail)
+	default:
+		if err := m.options.Leases.Hold(ctx, lease.Claim{
+			Driver: m.Driver,
+			Lease:  r.lease,
+			Reach: func() (lease.Reach, <-chan struct{}, time.Duration) {
+				s, changed := m.watch()
+				r, again := s.reach(m.options.LeaseDuration, time.Now())
+				return r, changed, again
+			},
+			Serve:   func(stop context.Context, term *lease.Term) error { m.lead(stop, term, fail); return nil },
+			Waiting: func(reason string) { m.update(func(s *state) { s.waiting = reason }) },
+		}); err != nil {
+			fail(err)
+		}
 	}
-	return m.options.Leases.Hold(ctx, lease.Claim{
-		Driver:  m.name,
-		Lease:   r.lease,
-		Reach:   m.reach,
-		Serve:   m.lead,
-		Waiting: func(reason string) { m.update(func(s *state) { s.waiting = reason }) },
-	})
-}
-
-// reach returns whether the driver can be called from here, as lease.Claim asks.
-func (m *Manager) reach() (r lease.Reach, changed <-chan struct{}, again time.Duration) {
-	s, changed := m.watch()
-	r, again = s.reach(m.options.LeaseDuration, time.Now())
-	return r, changed, again
 }
 
 // lead works for the driver for one term of its lease. The term ends when stop ends, the lease is lost, or the
 // leader releases the lease because it cannot call the driver.
-func (m *Manager) lead(stop context.Context, term *lease.Term) error {
+func (m *Manager) lead(stop context.Context, term *lease.Term, fail func(error)) {
 	if !term.Continues() {
 		// Other processes may have worked for the driver since. The objects say where its volumes are,
 		// the memory of this process does not.
 		m.Table.Forget(time.Now())
 	}
-	l := m.newLifecycle(term)
-	m.update(func(s *state) { s.leader, s.waiting, s.draining = l, "", "" })
+	l := m.newLifecycle(term, fail)
+	m.update(func(s *state) {
+		s.leader, s.waiting, s.draining = l, "", ""
+		r, _ := s.reach(m.options.LeaseDuration, time.Now())
+		s.leaseOffered = s.leaseOffered || r < lease.JustAway // nobody has taken the lease, although it was free for its duration
+	})
 	defer m.update(func(s *state) {
 		s.leader = nil
 		if m.options.Leases != nil {
 			s.waiting, s.draining = "releasing the lease", ""
 		}
 	})
-	defer m.logger.V(2).Info("Stopped serving driver")
-	return l.run(klog.NewContext(stop, m.logger))
+	defer m.Logger.V(2).Info("Stopped serving driver")
+	l.run(klog.NewContext(stop, m.Logger), term)
 }
 
 // observe watches another attacher work for the driver until ctx ends.
 func (m *Manager) observe(ctx context.Context) {
 	m.options.View.Lease(m.get().spec) // from now on the lease is watched: the status says who holds it
-	m.logger.Info("Observing driver: the hub attaches, detaches and writes nothing")
+	m.Logger.Info("Observing driver: the hub attaches, detaches and writes nothing")
 	o := &observe.Observer{
-		Cluster: m.options.Cluster,
-		Decider: func() (attach.Driver, bool) { return m.Decider(), m.get().session != nil },
-		Metrics: m.metrics,
+		Cluster: m.Cluster,
+		Decider: func() (attach.Driver, bool) { return m.decider(), m.get().session != nil },
+		Metrics: m.Metrics,
 	}
 	m.update(func(s *state) { s.observer = o })
 	defer m.update(func(s *state) { s.observer = nil })
-	m.options.Routes.Open(m.name, o)
-	defer m.options.Routes.Close(m.name, o)
+	m.options.Routes.Open(m.Driver, o)
+	defer m.options.Routes.Close(m.Driver, o)
 	o.LookAtAll()
 	for ctx.Err() == nil {
 		m.options.View.Ask(ctx, m.Look()) // the health of the driver needs the answers
-		sleep(ctx, askEvery)
+		reconcile.Sleep(ctx, askEvery)
 	}
 }
 

@@ -17,12 +17,12 @@ const routedDriver = "routed.example.com"
 // routed returns the work for a driver with an open route, whose cluster nobody watches.
 func routed(t testing.TB) *lifecycle {
 	t.Helper()
-	return managerOf(t, registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}, 0).newLifecycle(lease.Always())
+	return managerOf(t, registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}, 0).newLifecycle(lease.Always(), func(err error) { t.Error(err) })
 }
 
 // connectTo has a driver's latest session be another one, that cannot be used yet.
 func (d *lifecycle) connectTo(s Session) {
-	d.driver.update(func(known *state) { known.session = newLiveSession(s, d.driver.redactor) })
+	d.driver.update(func(known *state) { known.session = newLiveSession(s, d.driver.Redactor) })
 }
 
 // publishing is a session of a driver that attaches.

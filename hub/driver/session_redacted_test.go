@@ -45,7 +45,8 @@ func (repeatingSession) Close()                 {}
 func TestEachMethodOfASessionIsRedacted(t *testing.T) {
 	secrets := map[string]string{"password": repeatedSecret}
 	err := error(nil)
-	m := &Manager{options: &Options{}, redactor: &attach.Redactor{Publications: func() []map[string]string { return []map[string]string{secrets} }}}
+	m := &Manager{options: &Options{}}
+	m.Redactor = &attach.Redactor{Publications: func() []map[string]string { return []map[string]string{secrets} }}
 	m.options.Connect = func(context.Context, registry.Driver) (Session, error) { return repeatingSession{}, err }
 	s, _ := m.connect(t.Context(), registry.Driver{})
 	a := attach.Attacher{Controller: s, CallTimeout: time.Minute}

@@ -9,6 +9,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/observe"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/reconcile"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -20,10 +21,10 @@ type state struct {
 	leader   *lifecycle        // nil unless this process works for it
 	observer *observe.Observer // nil unless another attacher is watched
 
-	session          *liveSession // the latest session, which may have ended; nil if there was none
-	up               bool         // the driver can be called
-	upSince          time.Time    // when up changed last, or the driver was first served
-	connection       string       // Connecting, Probing, NameMismatch, Lost, or Ready
+	session          reconcile.Session // the latest session, which may have ended; nil if there was none
+	up               bool              // the driver can be called
+	upSince          time.Time         // when up changed last, or the driver was first served
+	connection       string            // Connecting, Probing, NameMismatch, Lost, or Ready
 	connectionReason string
 	connectionError  status.Failure // the last one, also from before it was ready; zero for none
 

@@ -16,7 +16,7 @@
 //
 // While the lease is held, Serve does the work. Each request goes through the fence
 // (Term.Begin, and Term.Confirm when it leaves the process), which is closed when the last
-// renewal was sent too long ago. The leader closes Term.Lost when the lease could not be
+// renewal was sent too long ago. The leader ends Term.Lost when the lease could not be
 // renewed in time or has another holder. When the work must end, Serve is asked to stop, the
 // lease is renewed until Serve has returned, and only then it is released.
 //

@@ -55,7 +55,7 @@ func TestAgeIsThatOfTheMorePessimisticClock(t *testing.T) {
 
 func TestFenceClosesWithoutRenewalAndOpensWithOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		term := &Term{duration: 3 * time.Second, retry: 500 * time.Millisecond, lost: make(chan struct{}), renewed: now()}
+		term := NewTerm(3*time.Second, 500*time.Millisecond, "", false)
 		if err := term.Begin(2 * time.Second); err != nil {
 			t.Errorf("fresh: %v", err)
 		}
@@ -75,13 +75,13 @@ func TestFenceClosesWithoutRenewalAndOpensWithOne(t *testing.T) {
 		if err := term.Begin(0); !errors.Is(err, ErrFenced) {
 			t.Errorf("lost: %v", err)
 		}
-		<-term.Lost()
+		<-term.Lost().Done()
 	})
 }
 
 func TestWhatBeginHasAllowedMayTakeAMomentToGoOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		term := &Term{duration: 3 * time.Second, retry: 500 * time.Millisecond, lost: make(chan struct{}), renewed: now()}
+		term := NewTerm(3*time.Second, 500*time.Millisecond, "", false)
 		time.Sleep(850 * time.Millisecond) // the last moment at which 2 s fit
 		if err := errors.Join(term.Begin(2*time.Second), term.Confirm(2*time.Second)); err != nil {
 			t.Errorf("at once: %v", err)

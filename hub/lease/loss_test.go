@@ -42,7 +42,7 @@ func (w *world) steal(driver, holder string) {
 func (w *world) waitLost(term *Term) {
 	w.t.Helper()
 	select {
-	case <-term.Lost():
+	case <-term.Lost().Done():
 	case <-w.ctx.Done():
 		w.t.Fatal("the lease is not lost")
 	}
@@ -108,7 +108,7 @@ func TestWithoutAWatchARenewalSeesTheLoss(t *testing.T) {
 	r.hold("d")
 	term := r.term("d")
 	w.steal("d", "thief")
-	<-term.Lost()
+	<-term.Lost().Done()
 	r.idle("d")
 	r.waitsFor("d", "held by thief")
 }
@@ -168,7 +168,7 @@ func TestAfterAnOutageThatNobodyUsedTheTermContinues(t *testing.T) {
 	r.hold("d")
 	term := r.term("d")
 	r.cutOff()
-	<-term.Lost()
+	<-term.Lost().Done()
 	r.idle("d")
 	r.cut.Store(false)
 	if again := r.term("d"); again == term || !again.Continues() {
@@ -275,7 +275,7 @@ func TestCheckFailsWhenWorkOutlivesItsLease(t *testing.T) {
 		t.Errorf("healthy: %v", err)
 	}
 	r.cutOff()
-	<-term.Lost()
+	<-term.Lost().Done()
 	for r.Check(0) == nil && w.ctx.Err() == nil {
 		pause(w.ctx, 20*time.Millisecond)
 	}

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -15,7 +16,8 @@ type Term struct {
 	duration, retry time.Duration // 0: never fenced
 	version         string
 	continues       bool
-	lost            chan struct{}
+	lost            context.Context // see Lost
+	markLost        context.CancelFunc
 
 	mu      sync.Mutex
 	renewed instant // right before the last successful renewal was sent
@@ -25,13 +27,14 @@ type Term struct {
 // Always returns the term of a process without leader election: it is never fenced and never
 // lost.
 func Always() *Term {
-	return &Term{continues: true, lost: make(chan struct{})}
+	return &Term{continues: true, lost: context.Background()}
 }
 
 // NewTerm returns the term of a lease whose acquisition was sent just now. duration and retry are those of the lease,
 // version its resourceVersion. continues: see Continues.
 func NewTerm(duration, retry time.Duration, version string, continues bool) *Term {
-	return &Term{duration: duration, retry: retry, version: version, continues: continues, lost: make(chan struct{}), renewed: now()}
+	lost, markLost := context.WithCancel(context.Background())
+	return &Term{duration: duration, retry: retry, version: version, continues: continues, lost: lost, markLost: markLost, renewed: now()}
 }
 
 // Begin is the fence: it returns nil if a call or write that takes at most longest may begin
@@ -41,7 +44,7 @@ func NewTerm(duration, retry time.Duration, version string, continues bool) *Ter
 // passes before. So set the deadline first, ask Begin next, and send the deadline along.
 //
 // A request that takes longer than a lease lasts cannot be protected like this. It may begin
-// while the lease is held, and must be cancelled when Lost is closed.
+// while the lease is held, and must be cancelled when Lost ends.
 //
 // After ErrFenced try again a little later: the next renewal opens the fence, unless the
 // lease is lost.
@@ -74,9 +77,9 @@ func (t *Term) check(at instant, longest, margin time.Duration) error {
 	return nil
 }
 
-// Lost is closed when the lease is lost: everything in flight must be cancelled at once. It
-// stays open when the lease is released.
-func (t *Term) Lost() <-chan struct{} { return t.lost }
+// Lost returns a context that ends when the lease is lost: everything in flight must be cancelled at once.
+// It does not end when the lease is released.
+func (t *Term) Lost() context.Context { return t.lost }
 
 // Continues reports whether no other process has held the lease since the last term that
 // this Leases had for it. It is false for the first term.
@@ -98,19 +101,12 @@ func (t *Term) lastRenewal() instant {
 	return t.renewed
 }
 
-func (t *Term) isLost() bool {
-	select {
-	case <-t.lost:
-		return true
-	default:
-		return false
-	}
-}
+func (t *Term) isLost() bool { return t.lost.Err() != nil }
 
-// lose closes the fence for good, then Lost.
+// lose closes the fence for good, then ends Lost.
 func (t *Term) lose() {
 	if t.end() {
-		close(t.lost)
+		t.markLost()
 	}
 }
 

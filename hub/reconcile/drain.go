@@ -40,10 +40,9 @@ func (w *Worker) DetachDangling(ctx context.Context) {
 		for some := range slices.Chunk(all, oneByOne) {
 			tasks = append(tasks, func() {
 				for _, u := range some {
-					err := w.detachDangling(ctx, r, u)
-					for isFenced(err) && ctx.Err() == nil {
-						sleep(ctx, fencePause)
-						err = w.detachDangling(ctx, r, u)
+					var err error
+					for err = w.detachDangling(ctx, r, u); isFenced(err) && ctx.Err() == nil; err = w.detachDangling(ctx, r, u) {
+						Sleep(ctx, fencePause)
 					}
 					if err != nil {
 						w.logLine(w.DanglingLogger(u), true, "VolumeAttachment is gone and its volume may stay attached: not detached", "err", err)

@@ -76,7 +76,7 @@ func (w *Worker) read(ctx context.Context, name string) (*storagev1.VolumeAttach
 		if err == nil || ctx.Err() != nil || !attach.NotReady(err) {
 			return va, err
 		}
-		sleep(ctx, fencePause)
+		Sleep(ctx, fencePause)
 	}
 }
 
@@ -97,11 +97,9 @@ func (w *Worker) candidates(formerOwner volume.Identity, target attach.Target, s
 		inputs := w.Overlay.Inputs(va)
 		may, _ := w.Decider().ClaimsTarget(inputs, target)
 		isTouched := va.Status.Attached || attach.HasFinalizer(va.Finalizers, w.finalizer) || va.Spec.Source.InlineVolumeSpec != nil
-		switch {
-		case !may, va.DeletionTimestamp != nil, surely && attach.HandleOf(inputs) != target.VolumeHandle:
-		case inputs.PersistentVolume == nil && !isTouched && attach.VolumeName(va) != formerOwner.PersistentVolume:
-			// It waits for another PersistentVolume, and has no volume attached yet.
-		default:
+		// It waits for another PersistentVolume, and has no volume attached yet.
+		waits := inputs.PersistentVolume == nil && !isTouched && attach.VolumeName(va) != formerOwner.PersistentVolume
+		if may && !waits && va.DeletionTimestamp == nil && (!surely || attach.HandleOf(inputs) == target.VolumeHandle) {
 			names = append(names, va.Name)
 		}
 	}

@@ -130,7 +130,7 @@ func (w *Worker) checkCapability(decider attach.Driver, op attach.Operation) err
 	if op != attach.Attaching || decider.Capabilities.PublishUnpublish || w.noCallsAt.Load() == seen {
 		return nil
 	}
-	if decider.RecordedCalls(func() []*storagev1.VolumeAttachment { return w.Overlay.AttachmentsOfDriver(w.Driver) }) > 0 || w.Table.HasPublications() {
+	if decider.RecordedCalls(w.Overlay.AttachmentsOfDriver) > 0 || w.Table.HasPublications() {
 		return errLostCapability
 	}
 	w.noCallsAt.Store(seen)
@@ -288,8 +288,8 @@ func (w *Worker) wanted(name string) (attach.Operation, queue.Lane) {
 	return w.Table.Required(w.Decider(), va)
 }
 
-// sleep blocks for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
+// Sleep blocks for d, or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	<-ctx.Done()

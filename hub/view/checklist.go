@@ -128,15 +128,12 @@ func checkAddress(ctx context.Context, d registry.Driver) status.Check {
 		return status.Check{}
 	}
 	text := fmt.Sprintf("its certificate is valid until %s, the hub's until %s", server.NotAfter.UTC().Format(time.RFC3339), own.NotAfter.UTC().Format(time.RFC3339))
-	if endsSoon(server) || endsSoon(own) {
+	if slices.ContainsFunc([]*x509.Certificate{server, own}, func(c *x509.Certificate) bool {
+		return time.Until(c.NotAfter) < c.NotAfter.Sub(c.NotBefore)/6 // a sixth of its validity is left
+	}) {
 		return open("Renew the certificate that ends soon, and find out why nothing has renewed it.", "%s", text)
 	}
 	return passed("%s", text)
-}
-
-// endsSoon reports whether a certificate was not renewed in time: less than a sixth of its validity is left.
-func endsSoon(c *x509.Certificate) bool {
-	return time.Until(c.NotAfter) < c.NotAfter.Sub(c.NotBefore)/6
 }
 
 // checkName checks the name that the driver reports.

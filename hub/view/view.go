@@ -49,8 +49,6 @@ type Driver struct {
 	Known   bool          // it has been connected
 	Decider attach.Driver // with the capabilities of the latest connection
 	Leads   bool          // this process works for it
-	// IsWedged: an item could start, and the loop that starts items stands still.
-	IsWedged bool
 
 	Table    *volume.Table
 	Overlay  *cache.Overlay
@@ -80,7 +78,7 @@ func (v *View) complete(d Driver, now time.Time) Driver {
 	isHolder := func(m lease.Member) bool { return m.Identity == d.Lease.Holder }
 	d.isServedElsewhere = !d.Leads && v.Leases != nil && slices.ContainsFunc(v.Leases.Members(), isHolder)
 	if d.Known {
-		d.RecordedCalls = d.Decider.RecordedCalls(func() []*storagev1.VolumeAttachment { return v.Cluster.AttachmentsOfDriver(d.Name) })
+		d.RecordedCalls = d.Decider.RecordedCalls(v.Cluster.AttachmentsOfDriver)
 	}
 	d.NoAttach = d.Decider.NoAttach && d.Decider.Capabilities.PublishUnpublish
 	if d.Leads || d.Spec.Mode == registry.ModeActive && d.Lease.Holder == "" { // also after the lease was given up
@@ -203,15 +201,12 @@ type attachment struct {
 
 // look returns a VolumeAttachment with what it requires.
 func (d *Driver) look(va *storagev1.VolumeAttachment) attachment {
-	var op attach.Operation
-	var lane queue.Lane
-	if d.Leads {
-		va = d.Overlay.Newest(va)
-		op, lane = d.Table.Required(d.Decider, va)
-	} else { // nothing repairs what a client has broken, so the capabilities do not matter
-		op = attach.Driver{Name: d.Decider.Name, NoAttach: d.Decider.NoAttach}.RequiredOperation(va)
-		lane = queue.LaneOf(op)
+	if !d.Leads { // nothing repairs what a client has broken, so the capabilities do not matter
+		op := attach.Driver{Name: d.Decider.Name, NoAttach: d.Decider.NoAttach}.RequiredOperation(va)
+		return attachment{va, d, op, queue.LaneOf(op), op.Since(va)}
 	}
+	va = d.Overlay.Newest(va)
+	op, lane := d.Table.Required(d.Decider, va)
 	return attachment{va, d, op, lane, op.Since(va)}
 }
 
@@ -332,10 +327,6 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 		}
 		s.LastError, s.LastCause = p.Error, p.Cause
 	}
-	wait := status.Wait{Kind: status.WaitForDriver, DriverState: d.State, Reason: d.Reason}
-	if d.State == status.StateReady {
-		wait.Reason = "only observed (`mode: observe` in drivers.yaml): another attacher should work for it"
-	}
 	switch {
 	case ok && p.State == queue.Running:
 		s.Call = status.Call(p.Call)
@@ -343,7 +334,8 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 			s.State = status.Detaching
 		}
 	case d.State != status.StateReady || d.Spec.Mode == registry.ModeObserve:
-		s.Waiting = wait
+		s.Waiting = status.Wait{Kind: status.WaitForDriver, DriverState: d.State,
+			Reason: cmp.Or(d.Reason, "only observed (`mode: observe` in drivers.yaml): another attacher should work for it")}
 	case ok && p.State == queue.Delayed:
 		s.State, s.NextTry = status.Failing, p.Due
 	case ok:
