@@ -52,10 +52,7 @@ func New(o Options) (*Hub, error) {
 			return csiclient.Connect(ctx, d, o.Metrics.Driver(d.Name).Call)
 		}
 	}
-	cluster, err := cache.New(o.Kube)
-	if err != nil {
-		return nil, err
-	}
+	cluster := cache.New(o.Kube)
 	h := &Hub{options: o, drivers: map[string]*served{}}
 	h.options.Cluster, h.options.Routes, h.options.View = cluster, &reconcile.Router{Cluster: cluster, Elsewhere: h.observeDeletion}, &h.View
 	h.View = view.View{Cluster: cluster, Leases: o.Leases, LeaseOf: o.LeaseOf, Rights: o.Rights, Served: h.served}
@@ -84,15 +81,12 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	h.options.Probes.Add(status.Ready, "drivers", check(&following, 0, "which drivers to serve is not known yet"))
 	h.options.Probes.Add(status.Live, "caches", check(&synced, syncLimit, fmt.Sprintf("the caches of the cluster's objects are not filled after %s", syncLimit)))
 	h.options.Probes.Add(status.Live, "queues", h.checkMoving)
-	if err := h.options.Cluster.Listen(h.options.Routes.Handlers()); err != nil {
-		return fmt.Errorf("listen to the cluster: %w", err)
-	}
 	// The caches outlive ctx: drivers that drain still read them.
 	caches, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer h.options.Cluster.Stop()
 	defer stop()
 	release := context.AfterFunc(ctx, stop) // before the first driver may need them
-	if err := h.options.Cluster.Start(caches); err != nil {
+	if err := h.options.Cluster.Start(caches, h.options.Routes.Handlers()); err != nil {
 		if ctx.Err() != nil {
 			return nil // the end has caused the error
 		}

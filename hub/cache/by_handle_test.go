@@ -25,10 +25,7 @@ func newCluster(t testing.TB, objects ...any) *cache.Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cache.New(kube)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := cache.New(kube)
 	if err := cachetest.Put(c, objects...); err != nil {
 		t.Fatal(err)
 	}

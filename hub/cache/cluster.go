@@ -18,7 +18,7 @@ import (
 const stopTimeout = 5 * time.Second
 
 // Cluster is the hub's view of the Kubernetes API. It watches once for the process, and all drivers share it.
-// After Listen and Start its methods are safe for concurrent use.
+// After Start its methods are safe for concurrent use.
 //
 // The objects that it returns belong to the caches and must not be changed.
 type Cluster struct {
@@ -27,27 +27,21 @@ type Cluster struct {
 	kube    attach.Kube
 	running sync.WaitGroup // the informers
 
-	handlersSynced   []toolscache.InformerSynced // for each handler: whether it has handled every object of the first listing
-	driversForbidden atomic.Bool                 // the hub may not read CSIDriver objects
-	deleted          sync.Map                    // *attach.Volume by name, see KeepDeleted
+	driversForbidden atomic.Bool // the hub may not read CSIDriver objects
+	deleted          sync.Map    // *attach.Volume by name, see KeepDeleted
 }
 
 // New returns a Cluster that reads through a client. It starts nothing.
-func New(kube attach.Kube) (*Cluster, error) {
+func New(kube attach.Kube) *Cluster {
 	core, storage := kube.CoreV1().RESTClient(), kube.StorageV1().RESTClient()
-	c, err := Over(kube, Informers{
+	c := Over(kube, Informers{
 		Attachments: newInformer(storage, "volumeattachments", &storagev1.VolumeAttachment{}),
 		Volumes:     newInformer(core, "persistentvolumes", &corev1.PersistentVolume{}),
 		Nodes:       newInformer(storage, "csinodes", &storagev1.CSINode{}),
 		Drivers:     newInformer(storage, "csidrivers", &storagev1.CSIDriver{}),
 	})
-	if err != nil {
-		return nil, err
-	}
-	if err := c.Drivers.SetWatchErrorHandlerWithContext(c.handleDriverWatchError); err != nil {
-		return nil, fmt.Errorf("set the handler of watch errors of CSIDriver objects: %w", err)
-	}
-	return c, nil
+	_ = c.Drivers.SetWatchErrorHandlerWithContext(c.handleDriverWatchError) // fails only once the informer has started
+	return c
 }
 
 // Informers are the caches of a Cluster: of *storagev1.VolumeAttachment, *attach.Volume, *storagev1.CSINode and
@@ -56,16 +50,11 @@ type Informers struct {
 	Attachments, Volumes, Nodes, Drivers toolscache.SharedIndexInformer
 }
 
-// Over returns a Cluster over caches that the caller fills, without watches. Neither Listen nor Start may be called.
-func Over(kube attach.Kube, i Informers) (*Cluster, error) {
-	c := &Cluster{kube: kube, Informers: i}
-	if err := c.Attachments.AddIndexers(attachmentIndexers()); err != nil {
-		return nil, fmt.Errorf("index VolumeAttachments: %w", err)
-	}
-	if err := c.Volumes.AddIndexers(toolscache.Indexers{byReleasable: releasableIndex}); err != nil {
-		return nil, fmt.Errorf("index PersistentVolumes: %w", err)
-	}
-	return c, nil
+// Over returns a Cluster over caches that the caller fills, without watches. Start may not be called.
+func Over(kube attach.Kube, i Informers) *Cluster {
+	_ = i.Attachments.AddIndexers(attachmentIndexers()) // both fail only once the informer has started
+	_ = i.Volumes.AddIndexers(toolscache.Indexers{byReleasable: releasableIndex})
+	return &Cluster{kube: kube, Informers: i}
 }
 
 // Handlers take the events of each kind of object. They must not block: a slow handler delays
@@ -74,35 +63,25 @@ type Handlers struct {
 	Attachments, Volumes, Nodes, Drivers toolscache.ResourceEventHandlerFuncs
 }
 
-// Listen adds handlers of events. It must be called once, before Start.
-func (c *Cluster) Listen(h Handlers) error {
-	for _, add := range []struct {
-		informer toolscache.SharedIndexInformer
-		handler  toolscache.ResourceEventHandler
-	}{{c.Attachments, h.Attachments}, {c.Volumes, h.Volumes}, {c.Nodes, h.Nodes}, {c.Drivers, h.Drivers}} {
-		registration, err := add.informer.AddEventHandler(add.handler)
-		if err != nil {
-			return err
-		}
-		if add.informer == c.Drivers {
-			c.handlersSynced = append(c.handlersSynced, func() bool { return registration.HasSynced() || c.driversForbidden.Load() })
-			continue
-		}
-		c.handlersSynced = append(c.handlersSynced, registration.HasSynced)
-	}
-	return nil
-}
-
 // Start starts the watches and blocks until every cache is filled and every handler has handled each object of
-// the first listing. It returns an error only if ctx ends before that. The watches run until ctx ends.
+// the first listing. It returns an error only if ctx ends before that. The watches run until ctx ends. It must be called once.
 //
 // Start waits for CSINodes too: without them the first attaches would fail. It waits for the handlers so that a
 // driver that begins later gets no event of an object that it has found in the caches already.
-func (c *Cluster) Start(ctx context.Context) error {
-	for _, informer := range []toolscache.SharedIndexInformer{c.Attachments, c.Volumes, c.Nodes, c.Drivers} {
-		c.running.Go(func() { informer.RunWithContext(ctx) })
+func (c *Cluster) Start(ctx context.Context, h Handlers) error {
+	var synced []toolscache.InformerSynced
+	for _, watch := range []struct {
+		informer toolscache.SharedIndexInformer
+		handler  toolscache.ResourceEventHandler
+	}{{c.Attachments, h.Attachments}, {c.Volumes, h.Volumes}, {c.Nodes, h.Nodes}, {c.Drivers, h.Drivers}} {
+		handled, err := watch.informer.AddEventHandler(watch.handler)
+		if err != nil {
+			return err
+		}
+		synced = append(synced, func() bool { return handled.HasSynced() || watch.informer == c.Drivers && c.driversForbidden.Load() })
+		c.running.Go(func() { watch.informer.RunWithContext(ctx) })
 	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), c.handlersSynced...) {
+	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 		return fmt.Errorf("fill the caches: %w", context.Cause(ctx))
 	}
 	return nil

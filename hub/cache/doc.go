@@ -3,7 +3,7 @@
 //
 // The flow: informers watch VolumeAttachments, PersistentVolumes, CSINodes and CSIDriver objects,
 // once for the process. Each object is trimmed to the fields that the hub reads, and indexed. Of a
-// PersistentVolume only an attach.Volume is kept. Events go to the Handlers that Listen adds.
+// PersistentVolume only an attach.Volume is kept. Events go to the Handlers of Start.
 // Lookups answer from memory; methods that begin with Read ask the API server.
 //
 // A driver reads through its Overlay, which lays the driver's own writes over the caches until the
@@ -13,5 +13,5 @@
 // (KeepDeleted): no other object may have the handle of the volume to detach.
 //
 // Inputs collects the inputs of a decision of hub/attach. The package itself writes nothing,
-// decides nothing and knows no driver: package hub hands events to drivers.
+// decides nothing and knows no driver: package reconcile hands events to drivers.
 package cache

@@ -34,10 +34,7 @@ func footprint[T any, P interface {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		c, err := New(kube)
-		if err != nil {
-			b.Fatal(err)
-		}
+		c := New(kube)
 		before := inUse()
 		for i := range count {
 			text, err := object(i).Marshal()

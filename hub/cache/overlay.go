@@ -59,14 +59,13 @@ func (o *Overlay) VolumeAttachmentWritten(va *storagev1.VolumeAttachment) {
 }
 
 // MarkDeleted marks a VolumeAttachment as deleted. It does nothing if the cache has dropped the object already:
-// no event would remove the mark then. It reports whether the watch has yet to report the deletion.
-func (o *Overlay) MarkDeleted(va *storagev1.VolumeAttachment) bool {
+// no event would remove the mark then.
+func (o *Overlay) MarkDeleted(va *storagev1.VolumeAttachment) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if cached := o.cluster.Attachment(va.Name); cached != nil && cached.UID == va.UID {
 		o.deleted[va.UID] = true
 	}
-	return o.deleted[va.UID]
 }
 
 // VolumeAttachmentChanged takes a VolumeAttachment that the watch has reported as added or changed.

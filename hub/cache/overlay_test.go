@@ -18,10 +18,7 @@ func unwatched(t *testing.T) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(kube)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := New(kube)
 	return c
 }
 

@@ -119,10 +119,7 @@ func newWorld(t *testing.T, driver attach.Driver, objects ...any) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := cache.New(kube)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := cache.New(kube)
 	w := &world{t: t, table: volume.NewTable(finalizer), drift: registry.Drift{Unexpected: registry.UnexpectedDetach}, driver: driver, during: func() {}, node: &corev1.Node{}}
 	logger := klog.Background()
 	w.watch = &Watch{

@@ -54,10 +54,7 @@ func newHubCrowd(b *testing.B, size crowdSize) *hubCrowd {
 	if err != nil {
 		b.Fatal(err)
 	}
-	cluster, err := cache.New(kube)
-	if err != nil {
-		b.Fatal(err)
-	}
+	cluster := cache.New(kube)
 	c := &hubCrowd{size: size, metrics: status.NewMetrics(), cluster: cluster}
 	looks := map[string]func() view.Driver{}
 	c.View = view.View{Cluster: cluster, Served: func() map[string]func() view.Driver { return looks }}

@@ -25,10 +25,7 @@ func managerOf(t testing.TB, spec registry.Driver, leaseDuration time.Duration) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := cache.New(kube)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := cache.New(kube)
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
 	o := &Options{Kube: kube, LeaseDuration: leaseDuration, Metrics: status.NewMetrics(), Cluster: cluster,
 		Routes: &reconcile.Router{Cluster: cluster, Elsewhere: func(*storagev1.VolumeAttachment) {}}, View: &view.View{Cluster: cluster}}

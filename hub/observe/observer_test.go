@@ -24,11 +24,8 @@ const driver = "d.example.com"
 // node ID "id".
 func newObserver(t *testing.T) *observe.Observer {
 	t.Helper()
-	cluster, err := cache.New(fake.NewClientset())
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = cachetest.Put(cluster,
+	cluster := cache.New(fake.NewClientset())
+	err := cachetest.Put(cluster,
 		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{
 			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "handle"}}}},

@@ -103,11 +103,8 @@ func newExploredHost() *exploredHost {
 	for r := range h.informers {
 		h.informers[r] = newExploredInformer()
 	}
-	cluster, err := cache.Over(h.box, cache.Informers{Attachments: h.informers[attachments], Volumes: h.informers[volumes],
+	cluster := cache.Over(h.box, cache.Informers{Attachments: h.informers[attachments], Volumes: h.informers[volumes],
 		Nodes: h.informers[nodes], Drivers: h.informers[drivers]})
-	if err != nil {
-		panic(err)
-	}
 	h.cluster = cluster
 	h.memory = NewMemory(logr.Discard(), exploredDriver, cluster)
 	h.routes = &Router{Cluster: cluster, Elsewhere: func(va *storagev1.VolumeAttachment) {

@@ -55,10 +55,7 @@ func routedOn(t testing.TB, kube attach.Kube) *routedWorker {
 // routedAs is routedOn for a driver of any name.
 func routedAs(t testing.TB, kube attach.Kube, driver string) *routedWorker {
 	t.Helper()
-	cluster, err := cache.New(kube)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := cache.New(kube)
 	d := &routedWorker{settings: registry.DefaultSettings()}
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
 	memory := NewMemory(logger, driver, cluster)

@@ -21,10 +21,7 @@ import (
 // standby returns a driver "d" for which this process does not work, in a cluster with VolumeAttachments.
 func standby(t testing.TB, vas ...*storagev1.VolumeAttachment) (*View, Driver) {
 	t.Helper()
-	cluster, err := cache.New(fake.NewClientset())
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := cache.New(fake.NewClientset())
 	for _, va := range vas {
 		if err := cachetest.Put(cluster, va); err != nil {
 			t.Fatal(err)
