@@ -14,7 +14,7 @@
 //
 // Redact removes the values of secrets from errors of calls, and a Redactor from all other texts of a driver.
 //
-// Observe compares the hub's decision with what the other attacher of a driver did, and ForeignWrite
+// Differences compares the hub's decision with what the other attacher of a driver did, and ForeignWrite
 // finds in managedFields that another attacher writes the status. The hub's own field manager is
 // FieldManager.
 //
@@ -22,5 +22,5 @@
 // same finalizers, annotation, status and order of calls and writes. Intended differences are
 // explained where they are made.
 //
-// The package does not choose the next step, queue, retry or watch: packages hub and volume do.
+// The package does not choose the next step, queue, retry or watch: packages reconcile and volume do.
 package attach

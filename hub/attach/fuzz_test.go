@@ -253,10 +253,9 @@ func checkDecisions(t *testing.T, inputs Inputs, flags byte) {
 		} else if err.Error() == "" || !equality.Semantic.DeepEqual(plan, Plan{}) {
 			t.Errorf("error %q and a plan %+v", err, plan)
 		}
-		_, _ = d.AttachedAs(inputs, "id")
-		for _, o := range []Observation{d.Observe(inputs), d.ObserveDetach(inputs)} {
-			if len(o.Reason) > maxErrorMessage || o.Agreement != Pending && (o.Agreement == Agreed) != (o.Reason == "") {
-				t.Errorf("observation %+v", o)
+		for _, op := range []Operation{Attaching, Detaching} {
+			if differs, err := d.Differences(op, inputs); differs != "" && err != nil {
+				t.Errorf("%q differs, %v", differs, err)
 			}
 		}
 		if may, sure := d.ClaimsTarget(inputs, plan.Target); sure && !may {

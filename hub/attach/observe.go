@@ -10,78 +10,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Agreement is the result of comparing the hub's decision with what another attacher did, as the status has it.
-type Agreement string
+const hubAttachesNone = "attachRequired of the CSIDriver is false, the hub would not have attached it"
 
-const (
-	// Pending: the other attacher is not done, or has nothing to do. It is not counted.
-	Pending Agreement = "pending"
-	// Agreed: the hub would have done the same.
-	Agreed Agreement = "agreed"
-	// WouldHaveFailed: the other attacher succeeded, and the hub would have failed.
-	WouldHaveFailed Agreement = "would_have_failed"
-	// Differs: the hub would have done something else.
-	Differs Agreement = "differs"
-)
-
-// Observation is what the hub would have done with one VolumeAttachment that another attacher
-// serves. It holds no secrets and no publish context.
-type Observation struct {
-	Operation Operation
-	Agreement Agreement
-	Reason    string // what differs, or why the hub would fail
-}
-
-// Observe compares an attach with the hub's decision. It is Pending until the volume is attached, and when the
-// VolumeAttachment is being deleted: ObserveDetach judges the detach when the object is gone. Callers should keep
-// the result: node and PersistentVolume may change while the volume stays attached.
-func (d Driver) Observe(f Inputs) Observation {
+// Differences compares an attach or a detach that another attacher has carried out with the hub's decision, and returns what the hub
+// would have done otherwise, "" for nothing. The error says why the hub would have failed. Neither has a secret or a publish context.
+// The inputs of a detach are the last ones in which the VolumeAttachment had the driver's finalizer: without it there was nothing to
+// detach. Callers should keep the result: node and PersistentVolume may change while the volume stays attached.
+func (d Driver) Differences(op Operation, f Inputs) (string, error) {
 	va := f.VolumeAttachment
+	var plan Plan
+	var err error
 	switch {
-	case va.DeletionTimestamp != nil || !va.Status.Attached:
-		return Observation{Agreement: Pending}
-	case d.NoAttach:
-		// Kubernetes creates no such VolumeAttachments, and old ones are rare.
-		o := Observation{Operation: d.RequiredOperation(va), Agreement: Differs, Reason: "attachRequired of the CSIDriver is false, the hub would not have attached it"}
-		if o.Operation == Detaching {
-			o.Reason += " and would detach it"
-		}
-		return o
+	case op == Detaching:
+		plan, err = d.decideDetach(f)
+	case !d.NoAttach:
+		plan, err = d.decideAttach(asBeforeAttach(f))
+	case d.RequiredOperation(va) == Detaching: // Kubernetes creates no such VolumeAttachments, and old ones are rare
+		return hubAttachesNone + " and would detach it", nil
+	default:
+		return hubAttachesNone, nil
 	}
-	plan, err := d.decideAttach(asBeforeAttach(f))
-	return d.compare(va, Attaching, plan, err)
-}
-
-// ObserveDetach compares a detach that is done with the hub's decision. The inputs are the last ones
-// in which the VolumeAttachment had the driver's finalizer; without it there was nothing to detach,
-// and the observation is Pending.
-func (d Driver) ObserveDetach(f Inputs) Observation {
-	if !HasFinalizer(f.VolumeAttachment.Finalizers, Finalizer(d.Name)) {
-		return Observation{Agreement: Pending}
-	}
-	plan, err := d.decideDetach(f)
-	return d.compare(f.VolumeAttachment, Detaching, plan, err)
-}
-
-// asBeforeAttach returns the inputs as they were before the volume was attached, as far as that is
-// known. A PersistentVolume that was deleted after the creation of the VolumeAttachment was not being
-// deleted then.
-func asBeforeAttach(f Inputs) Inputs {
-	va := *f.VolumeAttachment
-	va.Status = storagev1.VolumeAttachmentStatus{}
-	if pv := f.PersistentVolume; pv != nil && pv.Deleted != nil && !pv.Deleted.Before(&va.CreationTimestamp) {
-		living := *pv
-		living.Deleted = nil
-		f.PersistentVolume = &living
-	}
-	f.VolumeAttachment = &va
-	return f
-}
-
-// compare compares the plan of an operation with what the other attacher has left in the VolumeAttachment.
-func (d Driver) compare(va *storagev1.VolumeAttachment, op Operation, plan Plan, err error) Observation {
 	if err != nil {
-		return Observation{op, WouldHaveFailed, Text(err.Error())}
+		return "", err
 	}
 	var found []string
 	differs := func(format string, values ...any) { found = append(found, fmt.Sprintf(format, values...)) }
@@ -103,10 +53,22 @@ func (d Driver) compare(va *storagev1.VolumeAttachment, op Operation, plan Plan,
 	if called && noted.VolumeHandle != "" && noted.VolumeHandle != plan.Target.VolumeHandle {
 		differs("volume handle is %q, the hub would have used %q", noted.VolumeHandle, plan.Target.VolumeHandle)
 	}
-	if len(found) > 0 {
-		return Observation{op, Differs, Text(strings.Join(found, "; "))}
+	return strings.Join(found, "; "), nil
+}
+
+// asBeforeAttach returns the inputs as they were before the volume was attached, as far as that is
+// known. A PersistentVolume that was deleted after the creation of the VolumeAttachment was not being
+// deleted then.
+func asBeforeAttach(f Inputs) Inputs {
+	va := *f.VolumeAttachment
+	va.Status = storagev1.VolumeAttachmentStatus{}
+	if pv := f.PersistentVolume; pv != nil && pv.Deleted != nil && !pv.Deleted.Before(&va.CreationTimestamp) {
+		living := *pv
+		living.Deleted = nil
+		f.PersistentVolume = &living
 	}
-	return Observation{Operation: op, Agreement: Agreed}
+	f.VolumeAttachment = &va
+	return f
 }
 
 // ForeignWrite returns which client other than the hub last wrote the status between two states of a VolumeAttachment, and

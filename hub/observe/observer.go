@@ -43,7 +43,7 @@ func (o *Observer) AttachmentChanged(before, now *storagev1.VolumeAttachment) {
 // Look compares a VolumeAttachment. It is also called when an object that it refers to has changed.
 func (o *Observer) Look(name string) {
 	if decider, known := o.Decider(); known { // else LookAtAll follows when the driver is connected
-		o.compare(decider, name, o.Cluster.Attachment(name))
+		o.compare(decider, name)
 	}
 }
 
@@ -52,19 +52,21 @@ func (o *Observer) Look(name string) {
 func (o *Observer) LookAtAll() {
 	if decider, known := o.Decider(); known {
 		for _, va := range o.Cluster.AttachmentsOfDriver(decider.Name) {
-			o.compare(decider, va.Name, va)
+			o.compare(decider, va.Name)
 		}
 	}
 }
 
-// compare compares the VolumeAttachment that has a name, nil if there is none.
-func (o *Observer) compare(decider attach.Driver, name string, va *storagev1.VolumeAttachment) {
+// compare compares the VolumeAttachment that has a name, if there is one, and the one that had it. It reads the cache under mu: an
+// older state must not follow a newer one.
+func (o *Observer) compare(decider attach.Driver, name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	a := o.attachments[name]
+	va, a, finalizer := o.Cluster.Attachment(name), o.attachments[name], attach.Finalizer(decider.Name)
 	if a != nil && (va == nil || va.UID != a.inputs.VolumeAttachment.UID) {
-		if a.inputs.VolumeAttachment.DeletionTimestamp != nil {
-			o.count(a.inputs.VolumeAttachment, decider.ObserveDetach(a.inputs))
+		if last := a.inputs.VolumeAttachment; last.DeletionTimestamp != nil && attach.HasFinalizer(last.Finalizers, finalizer) {
+			differences, err := decider.Differences(attach.Detaching, a.inputs)
+			o.count(last, attach.Detaching, differences, err)
 		}
 		delete(o.attachments, name)
 		a = nil
@@ -72,7 +74,7 @@ func (o *Observer) compare(decider attach.Driver, name string, va *storagev1.Vol
 	if va == nil {
 		return
 	}
-	inputs, finalizer := o.Cluster.Inputs(va), attach.Finalizer(decider.Name)
+	inputs := o.Cluster.Inputs(va)
 	if a == nil {
 		a = &attachment{}
 		if o.attachments == nil {
@@ -83,32 +85,34 @@ func (o *Observer) compare(decider attach.Driver, name string, va *storagev1.Vol
 	if last := a.inputs.VolumeAttachment; last == nil || attach.HasFinalizer(va.Finalizers, finalizer) || !attach.HasFinalizer(last.Finalizers, finalizer) {
 		a.inputs = inputs
 	}
-	// The first final finding counts: node and volume may change later.
-	finding := decider.Observe(inputs)
+	// The first result counts: node and volume may change later.
+	if a.judged || !va.Status.Attached || va.DeletionTimestamp != nil {
+		return
+	}
+	differences, err := decider.Differences(attach.Attaching, inputs)
 	isComplete := inputs.CSINode != nil && (inputs.PersistentVolume != nil || attach.VolumeName(va) == "") // else the caches may be late
-	if finding.Agreement != attach.Pending && !a.judged && (isComplete || finding.Agreement != attach.WouldHaveFailed) {
-		a.judged = true
-		o.count(va, finding)
+	if a.judged = isComplete || err == nil; a.judged {
+		o.count(va, attach.Attaching, differences, err)
 	}
 }
 
-// count counts a finding that is final. The caller holds mu.
-func (o *Observer) count(va *storagev1.VolumeAttachment, finding attach.Observation) {
-	agreement := status.Agreement(finding.Agreement)
-	switch finding.Agreement {
-	case attach.Pending:
-		return
-	case attach.Agreed:
-		o.seen.Agreed++
-	case attach.WouldHaveFailed:
+// count counts the result of a comparison, see attach.Driver.Differences. The caller holds mu.
+func (o *Observer) count(va *storagev1.VolumeAttachment, op attach.Operation, differences string, err error) {
+	agreement := status.Agreed
+	switch {
+	case err != nil:
+		agreement, differences = status.WouldHaveFailed, err.Error()
 		o.seen.WouldHaveFailed++
-	case attach.Differs:
+	case differences != "":
+		agreement = status.Differs
 		o.seen.Differs++
+	default:
+		o.seen.Agreed++
 	}
 	o.Metrics.Observed(agreement)
-	if finding.Agreement != attach.Agreed {
+	if agreement != status.Agreed {
 		all := slices.Insert(o.seen.Disagreements, 0, status.Disagreement{VolumeAttachment: va.Name, Node: va.Spec.NodeName, Agreement: agreement,
-			Reason: finding.Operation.String() + ": " + finding.Reason, Since: time.Now()})
+			Reason: op.String() + ": " + attach.Text(differences), Since: time.Now()})
 		o.seen.Disagreements = all[:min(len(all), keptDisagreements)]
 	}
 }

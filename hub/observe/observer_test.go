@@ -1,7 +1,10 @@
 package observe_test
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,8 +81,10 @@ func TestEachAttachAndEachDetachOfAVolumeAttachmentCountsOnce(t *testing.T) {
 		"detached":                   {[]*storagev1.VolumeAttachment{attached("1", "id"), deleted(attached("1", "id")), nil}, status.Observed{Agreed: 2}},
 		"seen without its finalizer before it is gone": {[]*storagev1.VolumeAttachment{attached("1", "id"), deleted(attached("1", "id")),
 			released(deleted(attached("1", "id"))), nil}, status.Observed{Agreed: 2}},
-		"gone before it was attached": {[]*storagev1.VolumeAttachment{created("1"), deleted(created("1")), nil}, status.Observed{}},
-		"deletion was not seen":       {[]*storagev1.VolumeAttachment{attached("1", "id"), nil}, status.Observed{Agreed: 1}},
+		"gone before it was attached":    {[]*storagev1.VolumeAttachment{created("1"), deleted(created("1")), nil}, status.Observed{}},
+		"first seen when it detaches":    {[]*storagev1.VolumeAttachment{deleted(attached("1", "id"))}, status.Observed{Pending: 1}},
+		"first seen when it is detached": {[]*storagev1.VolumeAttachment{released(deleted(attached("1", "id"))), nil}, status.Observed{}},
+		"deletion was not seen":          {[]*storagev1.VolumeAttachment{attached("1", "id"), nil}, status.Observed{Agreed: 1}},
 		"made anew": {[]*storagev1.VolumeAttachment{attached("1", "id"), deleted(attached("1", "id")), attached("2", "id")},
 			status.Observed{Agreed: 3}},
 	} {
@@ -130,5 +135,31 @@ func TestAttachCountsOnceTheCachesHaveItsVolumeAndItsNode(t *testing.T) {
 	o.Look("va")
 	if got := o.Report(); !reflect.DeepEqual(*got, status.Observed{Agreed: 1}) {
 		t.Errorf("observed %+v when all is known", got)
+	}
+}
+
+// The watch and the connection to the driver call in goroutines of their own.
+func TestVolumeAttachmentThatGoesWhileAllAreLookedAtIsForgotten(t *testing.T) {
+	o := newObserver(t)
+	var all []*storagev1.VolumeAttachment
+	for i := range 2000 {
+		va := created(types.UID(fmt.Sprint(i)))
+		va.Name = fmt.Sprint("va-", i)
+		if err := cachetest.Put(o.Cluster, va); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, va)
+	}
+	var others sync.WaitGroup
+	others.Go(o.LookAtAll)
+	for _, va := range slices.Backward(all) {
+		if err := cachetest.Remove(o.Cluster, va); err != nil {
+			t.Fatal(err)
+		}
+		o.Look(va.Name)
+	}
+	others.Wait()
+	if got := o.Report(); got.Pending > 0 {
+		t.Errorf("%d of no VolumeAttachment are pending", got.Pending)
 	}
 }
