@@ -110,15 +110,6 @@ func (d Driver) ListedAs(handle, nodeID string) (string, error) {
 	return repaired, nil
 }
 
-// AttachedAs is ListedAs for the volume that an attached VolumeAttachment has. The error says why it is not known.
-func (d Driver) AttachedAs(f Inputs, nodeID string) (string, error) {
-	source, err := f.attachedAgain()
-	if err != nil {
-		return "", err
-	}
-	return d.ListedAs(source.Handle, nodeID)
-}
-
 // HandleKey returns what the handle of a PersistentVolume and the handle by which the driver lists it have in common.
 func (d Driver) HandleKey(handle string) string {
 	if d.IsMigrated() { // the repair of a handle fills in its project or zone

@@ -101,13 +101,15 @@ func (c *Cluster) Volume(name string) *attach.Volume {
 	return cached[*attach.Volume](c.Volumes.GetStore(), name)
 }
 
-// KeepDeleted keeps the last state of a PersistentVolume that is gone, if a VolumeAttachment names
+// KeepDeleted keeps the last state of a PersistentVolume that is gone, as one that is being deleted, if a VolumeAttachment names
 // it. A PersistentVolume can be deleted while a VolumeAttachment still names it, if a client removes its finalizers.
 // csi-attacher notes no volume handle in the VolumeAttachment. Then only the last state of the PersistentVolume
 // has the handle of the volume to detach (external-attacher issue 235).
 func (c *Cluster) KeepDeleted(v *attach.Volume) {
 	if c.VolumeInUse(v.Name) {
-		c.deleted.Store(v.Name, v)
+		last := *v
+		last.Deleted = cmp.Or(v.Deleted, new(metav1.Now()))
+		c.deleted.Store(v.Name, &last)
 	}
 }
 
@@ -224,11 +226,6 @@ func (c *Cluster) ReadNode(ctx context.Context, name string) (*corev1.Node, erro
 // PersistentVolume if that is gone.
 func (c *Cluster) Inputs(va *storagev1.VolumeAttachment) attach.Inputs {
 	return attach.Inputs{VolumeAttachment: va, PersistentVolume: c.VolumeOrDeleted(attach.VolumeName(va)), CSINode: c.CSINode(va.Spec.NodeName)}
-}
-
-// CachedInputs is Cluster.Inputs with the newest known state of the PersistentVolume, and none if it is gone.
-func (o *Overlay) CachedInputs(va *storagev1.VolumeAttachment) attach.Inputs {
-	return attach.Inputs{VolumeAttachment: va, PersistentVolume: o.Volume(attach.VolumeName(va)), CSINode: o.cluster.CSINode(va.Spec.NodeName)}
 }
 
 // Inputs is Cluster.Inputs with the newest known state of the PersistentVolume.

@@ -216,7 +216,7 @@ func (w *Watch) look(l *listing, at attach.Target) (d *dangling, why string) {
 	}
 	for _, va := range w.Cluster.AttachmentsOfVolume(v.Name) {
 		isOurs := va.Spec.Attacher == l.driver.Name
-		switch _, missing, _ := find(l.driver, w.Overlay.CachedInputs(w.Overlay.Newest(va)), l.published); {
+		switch _, missing := find(l.driver, w.Overlay.Inputs(w.Overlay.Newest(va)), l.published); {
 		case isOurs && missing: // the formats of IDs may differ
 			return nil, "the driver does not report the volume on the node of VolumeAttachment " + va.Name + ", where it is attached"
 		case !isOurs && slices.Contains(nodes, va.Spec.NodeName): // of a driver that wraps this one, say

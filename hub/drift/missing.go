@@ -1,9 +1,7 @@
 package drift
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,9 +26,7 @@ func (w *Watch) compare(ctx context.Context, l listing) {
 		if !settled && !working {
 			continue
 		}
-		switch present, missing, err := find(l.driver, w.Overlay.CachedInputs(va), l.published); {
-		case err != nil:
-			w.Logger.V(4).Info("Failed to compare the VolumeAttachment with ListVolumes", "volumeAttachment", va.Name, "err", err)
+		switch present, missing := find(l.driver, w.Overlay.Inputs(va), l.published); {
 		case present && w.Table.Look(va.Name, va.UID).Lost:
 			w.endRepair(va)
 		case present && va.Status.AttachError != nil && !working:
@@ -81,27 +77,24 @@ func (w *Watch) endRepair(va *storagev1.VolumeAttachment) {
 	}
 }
 
-// find reports whether a listing has the volume of an attached VolumeAttachment on its node, and whether the volume is missing there;
-// neither if the VolumeAttachment need not stay attached, or the driver does not list the nodes of its volumes. A volume is missing
-// only while its node exists: it is never forced onto a node that is gone (kubernetes-csi/external-attacher issue 215). The error
-// says why they cannot be compared.
-func find(d attach.Driver, f attach.Inputs, p csiclient.Published) (present, missing bool, err error) {
-	va, can := f.VolumeAttachment, d.Capabilities
-	registered, ok := attach.NodeID(f.CSINode, d.Name)
-	switch pv := f.PersistentVolume; {
-	case !can.PublishUnpublish || !can.ListPublishedNodes || d.NoAttach || !va.Status.Attached || va.DeletionTimestamp != nil:
-		return false, false, nil
-	case !ok || pv != nil && pv.Deleted != nil: // the volume could not be attached again
-		return false, false, nil
+// find reports whether a listing has the volume of an attached VolumeAttachment on its node, and whether it is missing there; neither
+// if the VolumeAttachment is being deleted, or the listing does not say. A volume is missing only if it could be attached again: never
+// on a node that is gone (kubernetes-csi/external-attacher issue 215).
+func find(d attach.Driver, f attach.Inputs, p csiclient.Published) (present, missing bool) {
+	va, handle := f.VolumeAttachment, attach.HandleOf(f)
+	if !va.Status.Attached || va.DeletionTimestamp != nil {
+		return false, false
 	}
 	// The driver may still list the noted node ID of a node that has another node ID now. To publish the volume to the new node ID
 	// would be wrong then.
-	noted := cmp.Or(attach.NotedTarget(va).NodeID, registered)
-	for _, nodeID := range slices.Compact([]string{registered, noted}) {
-		handle, err := d.AttachedAs(f, nodeID)
-		if nodes := p[handle]; err != nil || nodes.Unknown || nodes.Has(nodeID) {
-			return err == nil && nodes.Has(nodeID), false, err
+	registered, _ := attach.NodeID(f.CSINode, d.Name)
+	for _, nodeID := range []string{attach.NotedTarget(va).NodeID, registered} {
+		listed, err := d.ListedAs(handle, nodeID)
+		if nodes := p[listed]; nodeID != "" && (err != nil || nodes.Unknown || nodes.Has(nodeID)) {
+			return err == nil && nodes.Has(nodeID), false
 		}
 	}
-	return false, true, nil
+	f.Lost = true
+	again, err := d.Decide(f)
+	return false, err == nil && again.Publish != nil
 }

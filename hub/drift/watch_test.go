@@ -2,6 +2,7 @@ package drift
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,15 +119,20 @@ func TestWhatIsListedWhileItIsRepairedOrHasAnErrorIsPresent(t *testing.T) {
 		listed  csiclient.Published
 		want    string
 	}{
-		"nothing is wrong":        {attachment(noted...), false, csiclient.Published{"vol-1": on("id-1")}, ""},
-		"its repair goes on":      {attachment(noted...), true, csiclient.Published{"vol-1": on("id-1")}, "found"},
-		"it has an error":         {attachment(append(noted, failed)...), false, csiclient.Published{"vol-1": on("id-1")}, "forgotten"},
+		"nothing is wrong":   {attachment(noted...), false, csiclient.Published{"vol-1": on("id-1")}, ""},
+		"its repair goes on": {attachment(noted...), true, csiclient.Published{"vol-1": on("id-1")}, "found"},
+		"it has an error":    {attachment(append(noted, failed)...), false, csiclient.Published{"vol-1": on("id-1")}, "forgotten"},
+		"it could not be attached again, and has an error":       {attachment(append(noted, failed)...), false, csiclient.Published{"vol-1": on("id-1")}, "forgotten"},
+		"it could not be attached again, and its repair goes on": {attachment(noted...), true, csiclient.Published{"vol-1": on("id-1")}, "found"},
 		"it is elsewhere":         {attachment(append(noted, failed)...), false, csiclient.Published{"vol-1": on("id-2")}, ""},
 		"its nodes are not known": {attachment(noted...), true, csiclient.Published{"vol-1": {Unknown: true}}, "lost"},
 		"it is being deleted":     {attachment(append(noted, failed, deleted)...), false, csiclient.Published{"vol-1": on("id-1")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, lister, tc.va, newVolume(), csiNode("id-1"))
+			w := newWorld(t, lister, tc.va)
+			if !strings.HasPrefix(name, "it could not be attached again") {
+				w.put(newVolume(), csiNode("id-1"))
+			}
 			if w.listed = tc.listed; tc.working {
 				w.work()
 				w.table.Open(tc.va)
@@ -148,10 +154,15 @@ func TestWhatIsListedWhileItIsRepairedOrHasAnErrorIsPresent(t *testing.T) {
 }
 
 func TestDriverThatListsNothingIsNotAsked(t *testing.T) {
-	w := newWorld(t, lister)
-	w.watch.Session = func() Session { return nil }
-	w.check()
-	if w.listings > 0 || w.watch.Pause(registry.Settings{Drift: registry.Drift{Interval: time.Minute}}) != time.Minute {
-		t.Errorf("%d listings, pause %v", w.listings, w.watch.Pause(registry.Settings{Drift: registry.Drift{Interval: time.Minute}}))
+	for name, change := range map[string]func(*world){
+		"no session":    func(w *world) { w.watch.Session = func() Session { return nil } },
+		"no capability": func(w *world) { w.driver.Capabilities.ListPublishedNodes = false },
+	} {
+		w := newWorld(t, lister)
+		change(w)
+		w.check()
+		if pause := w.watch.Pause(registry.Settings{Drift: registry.Drift{Interval: time.Minute}}); w.listings > 0 || pause != time.Minute {
+			t.Errorf("%s: %d listings, pause %v", name, w.listings, pause)
+		}
 	}
 }

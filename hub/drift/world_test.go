@@ -130,7 +130,7 @@ func newWorld(t *testing.T, driver attach.Driver, objects ...any) *world {
 		PlaceOf:  func(*storagev1.VolumeAttachment, attach.Operation) queue.Place { return queue.Place{} },
 		Writer: func() attach.Attacher {
 			w.forgotten++
-			return attach.Attacher{Writer: attach.Writer{Kube: kube, Fence: func(context.Context) error { return errors.New("no writes") }}}
+			return attach.Attacher{Writer: attach.Writer{Kube: kube, Limit: func(context.Context) error { return errors.New("no writes") }}}
 		},
 		Metrics: status.NewMetrics().Driver(driverName), Warn: w.warn,
 		Log: func(klog.Logger, bool, string, ...any) {}, Logger: logger,
