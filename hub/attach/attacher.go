@@ -10,8 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 // Controller is the CSI controller of a driver.
@@ -30,34 +28,21 @@ type Controller interface {
 // Unpublish, Release, and MarkDetached if the VolumeAttachment still exists.
 type Attacher struct {
 	Writer
-	Controller  Controller
+	// Call has do call a method of the driver's controller, and returns its error.
+	Call        func(ctx context.Context, method string, do func(context.Context, Controller) error) error
 	CallTimeout time.Duration // of one CSI call
-	// MayName returns an error for a Secret that volumes of the driver may not name. Nil: they may name any.
-	MayName func(corev1.SecretReference) error
-	// Redactor is shared by all Attachers of a driver, and knows the secrets of their calls in flight. Nil: nothing does.
+	// ReadSecret reads a Secret that a volume names, unless volumes of the driver may not name it.
+	ReadSecret func(context.Context, corev1.SecretReference) (*corev1.Secret, error)
+	// Redactor is shared by all Attachers of a driver, and knows the secrets of their calls in flight.
 	Redactor *Redactor
 }
 
 // CallError is the error of a CSI call. Its text is that of the gRPC status, as in the
 // VolumeAttachments of csi-attacher.
-type CallError struct {
-	Method string
-	Err    error
-}
+type CallError struct{ Err error }
 
 func (e *CallError) Error() string { return e.Err.Error() }
 func (e *CallError) Unwrap() error { return e.Err }
-
-// ReadSecret reads a Secret that a volume names, unless mayName returns an error: whoever may write a PersistentVolume could
-// send the Secret of another driver to this one. No other code reads Secrets for a driver.
-func ReadSecret(ctx context.Context, kube corev1client.SecretsGetter, mayName func(corev1.SecretReference) error, ref corev1.SecretReference) (*corev1.Secret, error) {
-	if mayName != nil {
-		if err := mayName(ref); err != nil {
-			return nil, err
-		}
-	}
-	return kube.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-}
 
 // Secrets reads the secrets of a call. It reads them each time, so that a rotated secret is used
 // at once. For a nil reference it returns nil.
@@ -67,7 +52,7 @@ func (a Attacher) Secrets(ctx context.Context, ref *corev1.SecretReference) (map
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	secret, err := ReadSecret(ctx, a.Kube.CoreV1(), a.MayName, *ref)
+	secret, err := a.ReadSecret(ctx, *ref)
 	if err != nil {
 		return nil, fmt.Errorf("read secret %s/%s for the call: %w", ref.Namespace, ref.Name, err)
 	}
@@ -114,8 +99,8 @@ func (a Attacher) Publish(ctx context.Context, plan Plan, secrets map[string]str
 		request = proto.CloneOf(request) // plans are kept and must hold no secrets
 		request.Secrets = secrets
 	}
-	err = a.call(ctx, "ControllerPublishVolume", secrets, func(ctx context.Context) error {
-		response, err := a.Controller.ControllerPublishVolume(ctx, request)
+	err = a.call(ctx, "ControllerPublishVolume", secrets, func(ctx context.Context, c Controller) error {
+		response, err := c.ControllerPublishVolume(ctx, request)
 		publishContext = response.GetPublishContext()
 		return err
 	})
@@ -126,23 +111,21 @@ func (a Attacher) Publish(ctx context.Context, plan Plan, secrets map[string]str
 // values of the secrets. As with csi-attacher, after any error, also NotFound, the volume counts as
 // attached.
 func (a Attacher) Unpublish(ctx context.Context, target Target, secrets map[string]string) error {
-	return a.call(ctx, "ControllerUnpublishVolume", secrets, func(ctx context.Context) error {
-		_, err := a.Controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{
+	return a.call(ctx, "ControllerUnpublishVolume", secrets, func(ctx context.Context, c Controller) error {
+		_, err := c.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{
 			VolumeId: target.VolumeHandle, NodeId: target.NodeID, Secrets: secrets})
 		return err
 	})
 }
 
 // call makes a call with secrets within its timeout.
-func (a Attacher) call(ctx context.Context, method string, secrets map[string]string, do func(context.Context) error) error {
+func (a Attacher) call(ctx context.Context, method string, secrets map[string]string, do func(context.Context, Controller) error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.CallTimeout)
 	defer cancel()
-	if a.Redactor != nil {
-		a.Redactor.calls.Store(&secrets, nil)
-		defer a.Redactor.calls.Delete(&secrets)
-	}
-	if err := do(ctx); err != nil {
-		return &CallError{Method: method, Err: Redact(err, secrets)}
+	a.Redactor.calls.Store(&secrets, nil)
+	defer a.Redactor.calls.Delete(&secrets)
+	if err := a.Call(ctx, method, do); err != nil {
+		return &CallError{Redact(err, secrets)}
 	}
 	return nil
 }

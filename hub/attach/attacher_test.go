@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,7 +61,14 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Attacher = Attacher{Writer: Writer{Kube: client, Limit: s.wait, Written: s}, Controller: backend, CallTimeout: time.Minute}
+	s.Attacher = Attacher{
+		Writer: Writer{Kube: client, Limit: s.wait, Fence: func(context.Context) error { return nil }, Written: s, FinalizerWrites: &singleflight.Group{}},
+		ReadSecret: func(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error) {
+			return client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		},
+		Call: func(ctx context.Context, _ string, do func(context.Context, Controller) error) error {
+			return do(ctx, backend)
+		}, CallTimeout: time.Minute, Redactor: &Redactor{}}
 	err = testbed.NewCluster(s.kube).Create(t.Context(), testbed.PersistentVolume{Name: s.name, Driver: driverName, Handle: s.name})
 	if err != nil {
 		t.Fatal(err)

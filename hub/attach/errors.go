@@ -15,16 +15,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// The errors of missing or unusable objects. diagnosis.Parse knows the texts of all errors here.
-var (
-	errVolumeMissing      = errors.New("not found")
-	errVolumeBeingDeleted = errors.New("is being deleted")
-	errVolumeNotCSI       = errors.New("is neither a CSI volume nor one that is migrated to CSI")
-	errVolumeRecreated    = errors.New("was recreated")
-	errNodeWithoutCSI     = errors.New("the node is gone, or its kubelet has registered no CSI driver yet")
-	errNodeWithoutDriver  = errors.New("the driver's node plugin is not registered there")
-)
-
 // ErrStale means that an object is gone or differs from the object that the plan was made from:
 // another writer was faster, or a cache is stale. Read it again and make a new plan.
 var ErrStale = errors.New("the object has changed meanwhile")

@@ -38,9 +38,9 @@ func (f Inputs) attached() (string, *Source, error) {
 		return "", nil, err
 	case noted == "":
 		if pv != nil && va.CreationTimestamp.Before(&pv.Created) && OfAnotherVolume(va, now.Handle) {
-			return "", nil, fmt.Errorf("the handle of the attached volume is not known: persistentvolume %q %w with another one, %q, after the VolumeAttachment was created, and the VolumeAttachment notes none: "+
+			return "", nil, fmt.Errorf("the handle of the attached volume is not known: persistentvolume %q was recreated with another one, %q, after the VolumeAttachment was created, and the VolumeAttachment notes none: "+
 				"write the handle of the attached volume into its annotation %s, or make sure that the volume is detached from node %q and remove the finalizer %s",
-				pv.Name, errVolumeRecreated, now.Handle, AnnotationVolumeHandle, va.Spec.NodeName, Finalizer(va.Spec.Attacher))
+				pv.Name, now.Handle, AnnotationVolumeHandle, va.Spec.NodeName, Finalizer(va.Spec.Attacher))
 		}
 		return now.Handle, now, nil
 	case err != nil || now.Handle != noted:
@@ -59,8 +59,8 @@ func (f Inputs) attachedAgain() (*Source, error) {
 	if source, err = f.source(); err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("volume %q is attached, and persistentvolume %q %w with another volume handle, %q: the attached volume cannot be attached again",
-		handle, VolumeName(f.VolumeAttachment), errVolumeRecreated, source.Handle)
+	return nil, fmt.Errorf("volume %q is attached, and persistentvolume %q was recreated with another volume handle, %q: the attached volume cannot be attached again",
+		handle, VolumeName(f.VolumeAttachment), source.Handle)
 }
 
 // OfAnotherVolume reports whether the name of a VolumeAttachment proves that it is for another volume:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,7 +59,9 @@ func (o *outside) attacher() attach.Attacher {
 		}
 		return 0
 	})
-	return attach.Attacher{Writer: attach.Writer{Kube: o.kube, Limit: o.wait, Fence: o.askFence, Written: o}, Controller: o, CallTimeout: time.Minute}
+	return attach.Attacher{
+		Writer:     attach.Writer{Kube: o.kube, Limit: o.wait, Fence: o.askFence, Written: o, FinalizerWrites: &singleflight.Group{}},
+		ReadSecret: readFrom(o.kube), Call: callTo(o), CallTimeout: time.Minute, Redactor: &attach.Redactor{}}
 }
 
 func (o *outside) happened(what string) {
@@ -167,3 +170,20 @@ func (o *outside) plan() attach.Plan {
 	}
 	return plan
 }
+
+// readFrom reads Secrets, for an Attacher.
+func readFrom(kube kubernetes.Interface) func(context.Context, corev1.SecretReference) (*corev1.Secret, error) {
+	return func(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error) {
+		return kube.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	}
+}
+
+// callTo makes calls, for an Attacher.
+func callTo(c attach.Controller) func(context.Context, string, func(context.Context, attach.Controller) error) error {
+	return func(ctx context.Context, _ string, do func(context.Context, attach.Controller) error) error {
+		return do(ctx, c)
+	}
+}
+
+// unlimited lets every write pass.
+func unlimited(context.Context) error { return nil }

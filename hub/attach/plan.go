@@ -33,7 +33,7 @@ type Plan struct {
 }
 
 // Decide returns the plan for a VolumeAttachment. The plan is empty if the VolumeAttachment requires
-// no operation. The error says what is missing or wrong in the objects.
+// no operation. The error says what is missing or wrong in the objects; diagnosis.Parse knows its text.
 func (d Driver) Decide(f Inputs) (Plan, error) {
 	va := f.VolumeAttachment
 	switch op := d.Required(f); {
@@ -86,7 +86,7 @@ func (d Driver) publish(f Inputs) (r Record, call *csi.ControllerPublishVolumeRe
 		return r, nil, err
 	}
 	if pv != nil && pv.Deleted != nil {
-		return r, nil, fmt.Errorf("persistentvolume %q %w", pv.Name, errVolumeBeingDeleted)
+		return r, nil, fmt.Errorf("persistentvolume %q is being deleted", pv.Name)
 	}
 	capability, err := d.capability(source)
 	if err != nil {
@@ -174,9 +174,9 @@ func (d Driver) nodeID(f Inputs, detaching bool) (string, error) {
 		return id, nil
 	}
 	if f.CSINode == nil {
-		return "", fmt.Errorf("csinode %q not found: %w", va.Spec.NodeName, errNodeWithoutCSI)
+		return "", fmt.Errorf("csinode %q not found: the node is gone, or its kubelet has registered no CSI driver yet", va.Spec.NodeName)
 	}
-	return "", fmt.Errorf("csinode %q does not contain driver %q: %w", va.Spec.NodeName, d.Name, errNodeWithoutDriver)
+	return "", fmt.Errorf("csinode %q does not contain driver %q: the driver's node plugin is not registered there", va.Spec.NodeName, d.Name)
 }
 
 // ReleaseVolume returns the patch that removes the driver's finalizer from a PersistentVolume, nil

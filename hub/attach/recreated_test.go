@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -211,7 +212,8 @@ func TestDetachGoesWithTheSecretOfThePublishWhateverThePersistentVolumeNamesNow(
 			if pv, err = kube.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			attacher := attach.Attacher{Writer: attach.Writer{Kube: kube, Written: unheard{}}, Controller: backend, CallTimeout: time.Minute}
+			attacher := attach.Attacher{Writer: attach.Writer{Kube: kube, Limit: unlimited, Fence: unlimited, Written: unheard{}, FinalizerWrites: &singleflight.Group{}}, ReadSecret: readFrom(kube),
+				Call: callTo(backend), CallTimeout: time.Minute, Redactor: &attach.Redactor{}}
 			plan, err := block.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: attach.VolumeOf(pv), CSINode: onNode})
 			if err != nil {
 				t.Fatal(err)

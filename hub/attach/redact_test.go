@@ -28,7 +28,7 @@ func TestSecretsThatADriverRepeatsAreTakenOutOfItsError(t *testing.T) {
 	away := errors.New("away")
 	err := errors.Join(away, status.Error(codes.Unauthenticated, "login as admin with hunter22-long failed: hunter22"))
 	secrets := []string{"hunter22", "hunter22-long", "admin"}
-	got := &CallError{Method: "m", Err: redactValues(err, secrets)}
+	got := &CallError{redactValues(err, secrets)}
 	if want := "away\nrpc error: code = Unauthenticated desc = login as admin with [secret] failed: [secret]"; got.Error() != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -20,9 +20,9 @@ const shortestSecret = 6
 
 // Redactor removes the values of secrets from those texts of one driver that belong to no call with secrets: a driver may
 // repeat in the error of a Probe what it got in a publish. It knows the values of the calls in flight and of publications.
-// The zero value is ready to use, and safe for concurrent use.
+// It is safe for concurrent use.
 type Redactor struct {
-	// Publications returns the secrets of the driver's publications; nil: there are none.
+	// Publications returns the secrets of the driver's publications.
 	Publications func() []map[string]string
 
 	calls sync.Map // the secrets of the calls in flight, as pointers to maps
@@ -33,10 +33,7 @@ func (r *Redactor) secrets() (all []map[string]string) {
 		all = append(all, *secrets.(*map[string]string))
 		return true
 	})
-	if r.Publications != nil {
-		all = append(all, r.Publications()...)
-	}
-	return all
+	return append(all, r.Publications()...)
 }
 
 // Error returns an error of the driver with a text that is safe to store, log and show. The error still matches what it
@@ -57,9 +54,6 @@ func (r *Redactor) Text(text string, limit int) string {
 // truncated. A driver may repeat its input, and people who must not read the Secret can read VolumeAttachments, Events
 // and logs. It is best effort: it does not find a value that the driver has changed in another way than replacer does.
 func Redact(err error, secrets ...map[string]string) error {
-	if err == nil {
-		return nil
-	}
 	text := redactText(err.Error(), csiclient.MaxText, secrets...)
 	if text == err.Error() {
 		return err

@@ -74,7 +74,7 @@ func VolumeOf(pv *corev1.PersistentVolume) *Volume {
 		v.Source = sourceOf(&pv.Spec)
 		return v
 	case !translator.IsPVMigratable(pv):
-		v.noSource = fmt.Errorf("persistentvolume %q %w", pv.Name, errVolumeNotCSI)
+		v.noSource = fmt.Errorf("persistentvolume %q is neither a CSI volume nor one that is migrated to CSI", pv.Name)
 		return v
 	}
 	v.MigratedTo = new(pv.Annotations[AnnotationMigratedTo])
@@ -152,7 +152,7 @@ func (v *Volume) Releasable(driver string) bool {
 }
 
 func (v *Volume) meta() *metav1.ObjectMeta {
-	return &metav1.ObjectMeta{Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion, Finalizers: v.Finalizers}
+	return &metav1.ObjectMeta{Name: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion, DeletionTimestamp: v.Deleted, Finalizers: v.Finalizers}
 }
 
 // Object returns a PersistentVolume with only its metadata, as the object of an Event.
@@ -182,7 +182,7 @@ func (f Inputs) source() (*Source, error) {
 	case source.PersistentVolumeName == nil:
 		return nil, errors.New("neither inlineVolumeSpec nor persistentVolumeName is given in the VolumeAttachment's source")
 	case v == nil:
-		return nil, fmt.Errorf("persistentvolume %q %w", *source.PersistentVolumeName, errVolumeMissing)
+		return nil, fmt.Errorf("persistentvolume %q not found", *source.PersistentVolumeName)
 	case v.noSource != nil:
 		return nil, v.noSource
 	}

@@ -41,17 +41,17 @@ const (
 type Writer struct {
 	Kube Kube
 	// Limit delays each write; the wait is not part of the timeout. If it returns an error, nothing is
-	// written, and the write returns ErrRefused and that error. Nil: no limit.
+	// written, and the write returns ErrRefused and that error.
 	Limit func(context.Context) error
 	// Fence is called last before each write, with the context of the request. If it returns an error,
-	// nothing is written, as for Limit. It must not block. Nil: no fence.
+	// nothing is written, as for Limit. It must not block.
 	Fence func(context.Context) error
-	// Written records each object that was written. Nil: none is recorded.
+	// Written records each object that was written.
 	Written Written
 	// Timeout bounds one write; 0 means 30 s.
 	Timeout time.Duration
 	// FinalizerWrites lets concurrent attaches of one PersistentVolume write its finalizer once: all patches but the
-	// first would fail. Nil: no two attaches of one run at the same time.
+	// first would fail.
 	FinalizerWrites *singleflight.Group
 }
 
@@ -70,7 +70,7 @@ type Written interface {
 
 func (w Writer) patchAttachment(ctx context.Context, patch *Patch, subresources ...string) (*storagev1.VolumeAttachment, error) {
 	va, err := send(ctx, w, patch, w.Kube.StorageV1().VolumeAttachments().Patch, subresources...)
-	if err == nil && w.Written != nil {
+	if err == nil {
 		w.Written.VolumeAttachmentWritten(va)
 	}
 	return va, err
@@ -78,7 +78,7 @@ func (w Writer) patchAttachment(ctx context.Context, patch *Patch, subresources 
 
 func (w Writer) patchVolume(ctx context.Context, patch *Patch) error {
 	pv, err := send(ctx, w, patch, w.Kube.CoreV1().PersistentVolumes().Patch)
-	if err == nil && w.Written != nil {
+	if err == nil {
 		w.Written.PersistentVolumeWritten(VolumeOf(pv))
 	}
 	return err
@@ -95,17 +95,13 @@ func send[T any](ctx context.Context, w Writer, patch *Patch, do func(context.Co
 	if err != nil {
 		return nil, err
 	}
-	if w.Limit != nil {
-		if err := w.Limit(ctx); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrRefused, err)
-		}
+	if err := w.Limit(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(w.Timeout, requestTimeout))
 	defer cancel()
-	if w.Fence != nil {
-		if err := w.Fence(ctx); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrRefused, err)
-		}
+	if err := w.Fence(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	object, err := do(ctx, patch.Name, types.JSONPatchType, body, patchOptions, subresources...)
 	if err != nil {
@@ -123,7 +119,7 @@ func (w Writer) AddFinalizers(ctx context.Context, plan Plan) (err error) {
 	defer other.Wait()                               // also after a panic
 	if patch := plan.VolumeFinalizer; patch != nil { // else a goroutine for one write would have to grow its stack
 		panics.Go(&other, func(err error) { panicked = err }, func() {
-			_, ofVolume, _ = cmp.Or(w.FinalizerWrites, &singleflight.Group{}).Do(string(patch.UID), func() (any, error) { return nil, w.patchVolume(ctx, patch) })
+			_, ofVolume, _ = w.FinalizerWrites.Do(string(patch.UID), func() (any, error) { return nil, w.patchVolume(ctx, patch) })
 		})
 	}
 	if plan.AttachmentFinalizer != nil {

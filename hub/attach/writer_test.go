@@ -152,19 +152,3 @@ func TestWriteNamesItsManagerAndSparesTheAPIServerTheCheckForUnknownFields(t *te
 		})
 	}
 }
-
-func TestWriterNeedsNeitherLimitNorFenceNorRecord(t *testing.T) {
-	for _, s := range writingSteps() {
-		t.Run(s.name, func(t *testing.T) {
-			o := newOutside(t)
-			act := s.act
-			s.act = func(o *outside, _ attach.Attacher, p attach.Plan) error {
-				return act(o, attach.Attacher{Writer: attach.Writer{Kube: o.kube}}, p)
-			}
-			events, err := s.take(o)
-			if err != nil || !slices.Equal(events, []string{s.does}) {
-				t.Errorf("%v, %v: want %s alone", err, events, s.does)
-			}
-		})
-	}
-}

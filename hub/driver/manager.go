@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	eventrecord "k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
@@ -95,7 +96,7 @@ func New(o *Options, logger klog.Logger, spec registry.Driver, memory reconcile.
 		Decider:    m.decider,
 		Session:    func() reconcile.Session { return m.get().session },
 		Away:       m.away,
-		MayName:    func(ref corev1.SecretReference) error { return m.get().spec.CheckSecret(ref.Namespace, ref.Name) },
+		ReadSecret: m.readSecret,
 		Failed:     m.countFailure,
 		Conflict:   func(w status.ForeignWriter) { m.update(func(s *state) { s.foreignWriter = w }) },
 	}
@@ -164,6 +165,15 @@ func (m *Manager) away() error {
 		return fmt.Errorf("%w: %s", reconcile.ErrDisconnected, s.connectionReason)
 	}
 	return nil
+}
+
+// readSecret reads a Secret that a volume of the driver names, unless its volumes may not name it: anyone who may write a
+// PersistentVolume could send the Secret of another driver to this one. No other code reads Secrets for a driver.
+func (m *Manager) readSecret(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error) {
+	if err := m.get().spec.CheckSecret(ref.Namespace, ref.Name); err != nil {
+		return nil, err
+	}
+	return m.Kube.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 }
 
 // decider returns the inputs of decisions that all objects of the driver share. The capabilities are those of
@@ -280,10 +290,7 @@ func (m *Manager) Look() view.Driver {
 		Driver: status.Driver{Name: m.Driver, State: s.State, Reason: s.Reason, Since: s.Since, Up: s.up,
 			Failures: failures, ConnectionError: s.connectionError, ForeignWriter: s.foreignWriter},
 		Spec: s.spec, Known: s.session != nil, Decider: m.decider(), Leads: s.leader != nil,
-		Table: m.Table, Overlay: m.Overlay,
-		ReadSecret: func(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error) {
-			return attach.ReadSecret(ctx, m.Kube.CoreV1(), m.MayName, ref)
-		},
+		Table: m.Table, Overlay: m.Overlay, ReadSecret: m.ReadSecret,
 	}
 	if !s.up {
 		d.DownSince = s.upSince

@@ -26,7 +26,7 @@ func (s endingSession) Ended() context.Context { return s.ended }
 // newEndingSession returns a session, and what ends it.
 func newEndingSession(t *testing.T) (*liveSession, func()) {
 	ended, end := context.WithCancel(t.Context())
-	return newLiveSession(endingSession{ended: ended}, &attach.Redactor{}), end
+	return newLiveSession(endingSession{ended: ended}, &attach.Redactor{Publications: func() []map[string]string { return nil }}), end
 }
 
 func TestDriverOwesAnAnswerSinceTheFirstCallAfterItsLast(t *testing.T) {

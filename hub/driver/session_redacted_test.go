@@ -49,7 +49,9 @@ func TestEachMethodOfASessionIsRedacted(t *testing.T) {
 	m.Redactor = &attach.Redactor{Publications: func() []map[string]string { return []map[string]string{secrets} }}
 	m.options.Connect = func(context.Context, registry.Driver) (Session, error) { return repeatingSession{}, err }
 	s, _ := m.connect(t.Context(), registry.Driver{})
-	a := attach.Attacher{Controller: s, CallTimeout: time.Minute}
+	a := attach.Attacher{Call: func(ctx context.Context, _ string, do func(context.Context, attach.Controller) error) error {
+		return do(ctx, s)
+	}, CallTimeout: time.Minute, Redactor: m.Redactor}
 
 	calls := map[string]func() any{
 		"Connect": func() any {

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
@@ -24,39 +24,21 @@ func IsDisconnected(err error) bool { return errors.Is(err, ErrDisconnected) }
 // settleTime is how long after a failed call the session may report that its connection has ended.
 const settleTime = 100 * time.Millisecond
 
-// callerOf makes the calls for the work of one item on the current session. While a call is in flight, the status
-// shows it. It implements attach.Controller.
-type callerOf struct {
-	worker *Worker
-	key    queue.Key
-}
-
-// ControllerPublishVolume implements attach.Controller.
-func (c *callerOf) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	return call(ctx, c, "ControllerPublishVolume", req, Session.ControllerPublishVolume)
-}
-
-// ControllerUnpublishVolume implements attach.Controller.
-func (c *callerOf) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
-	return call(ctx, c, "ControllerUnpublishVolume", req, Session.ControllerUnpublishVolume)
-}
-
-// call calls a method of the driver if the lease allows it. It blocks until the driver has answered or ctx ends.
-func call[Request, Response any](ctx context.Context, c *callerOf, name string, req *Request, method func(Session, context.Context, *Request) (*Response, error)) (*Response, error) {
-	w := c.worker
+// call has do call a method of the driver for an item on the current session, if the lease allows it. While the call is in flight, the
+// status shows it. It blocks until the driver has answered or ctx ends.
+func (w *Worker) call(ctx context.Context, key queue.Key, method string, do func(context.Context, attach.Controller) error) error {
 	s := w.Session()
 	if err := w.mayCall(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	w.Queue.SetCall(c.key, queue.Flight{Method: name, Since: time.Now(), VolumeAttachment: c.key.Name})
-	s.CallBegins(c.key)
-	response, err := method(s, csiclient.WithLastCheck(ctx, w.term.Confirm), req)
-	err = withDisconnected(s, err)
-	w.Queue.SetCall(c.key, queue.Flight{})
+	w.Queue.SetCall(key, queue.Flight{Method: method, Since: time.Now(), VolumeAttachment: key.Name})
+	s.CallBegins(key)
+	err := withDisconnected(s, do(csiclient.WithLastCheck(ctx, w.term.Confirm), s))
+	w.Queue.SetCall(key, queue.Flight{})
 	if err == nil || isAnswer(ctx, err) {
 		s.Answered()
 	}
-	return response, err
+	return err
 }
 
 // isAnswer reports whether the error of a call is an answer of the driver. After the deadline it counts as the hub's

@@ -247,11 +247,14 @@ var errOwnerUnclear = errors.New("another VolumeAttachment may have the volume a
 // attacher returns the Attacher for the worker of an item. The objects that its writes return count as seen by that worker.
 func (w *Worker) attacher(key queue.Key) attach.Attacher {
 	a := w.Writer()
-	a.Controller, a.Written = &callerOf{w, key}, workerWrites{w.Overlay, w.Table}
+	a.Written = workerWrites{w.Overlay, w.Table}
+	a.Call = func(ctx context.Context, method string, do func(context.Context, attach.Controller) error) error {
+		return w.call(ctx, key, method, do)
+	}
 	return a
 }
 
-// Writer returns the Attacher for all others, without a Controller. The objects that its writes return do not count as seen by a
+// Writer returns the Attacher for all others, which makes no calls. The objects that its writes return do not count as seen by a
 // worker: they may show a deletion, say.
 func (w *Worker) Writer() attach.Attacher {
 	return attach.Attacher{
@@ -266,7 +269,7 @@ func (w *Worker) Writer() attach.Attacher {
 			FinalizerWrites: &w.finalizerWrites,
 		},
 		CallTimeout: w.Settings().Timeout,
-		MayName:     w.MayName,
+		ReadSecret:  w.ReadSecret,
 		Redactor:    w.Redactor,
 	}
 }

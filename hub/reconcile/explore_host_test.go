@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -144,9 +145,11 @@ func (h *exploredHost) options(writeLimit time.Duration) Options {
 		Decider: func() attach.Driver {
 			return attach.Driver{Name: exploredDriver, DefaultFSType: settings.DefaultFSType, NoAttach: !cache.AttachRequired(h.cluster.CSIDriver(exploredDriver)), Capabilities: capabilitiesOf(h.session)}
 		},
-		Session:  func() Session { return h.session },
-		Away:     func() error { return nil },
-		MayName:  func(corev1.SecretReference) error { return nil },
+		Session: func() Session { return h.session },
+		Away:    func() error { return nil },
+		ReadSecret: func(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error) {
+			return h.box.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		},
 		Failed:   func(error, status.Failure, time.Duration) {},
 		Conflict: func(status.ForeignWriter) {},
 	}

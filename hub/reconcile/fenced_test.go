@@ -9,6 +9,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
@@ -104,11 +105,11 @@ func TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess(t *testing.T) {
 	paused := &pausing{connected{Session: session}, func() {}}
 	d.connectTo(paused)
 	publish := func() error {
-		_, err := (&callerOf{d.Worker, queue.AttachmentKey("va")}).ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "n",
+		_, err := d.attacher(queue.AttachmentKey("va")).Publish(t.Context(), attach.Plan{Publish: &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "n",
 			VolumeCapability: &csi.VolumeCapability{
 				AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
 				AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-			}})
+			}}}, nil)
 		return err
 	}
 	if err := publish(); err != nil {

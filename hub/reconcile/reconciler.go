@@ -67,13 +67,13 @@ type Options struct {
 	Logger     klog.Logger   // names the driver
 	WriteLimit time.Duration // how long a write may take; 0: no limit
 	Redactor   *attach.Redactor
-	Settings   func() registry.Settings                              // the present ones
-	Decider    func() attach.Driver                                  // the present one
-	Session    func() Session                                        // the latest one, which may have ended; nil: there was none
-	Away       func() error                                          // why the driver cannot be called, nil if it can
-	MayName    func(corev1.SecretReference) error                    // an error for a Secret that volumes of the driver may not name
-	Failed     func(err error, f status.Failure, took time.Duration) // a try has failed
-	Conflict   func(status.ForeignWriter)                            // another attacher has written
+	Settings   func() registry.Settings                                              // the present ones
+	Decider    func() attach.Driver                                                  // the present one
+	Session    func() Session                                                        // the latest one, which may have ended; nil: there was none
+	Away       func() error                                                          // why the driver cannot be called, nil if it can
+	ReadSecret func(context.Context, corev1.SecretReference) (*corev1.Secret, error) // an error too if volumes of the driver may not name it
+	Failed     func(err error, f status.Failure, took time.Duration)                 // a try has failed
+	Conflict   func(status.ForeignWriter)                                            // another attacher has written
 }
 
 // Worker does the work for one driver during one term of its lease: it attaches and detaches its volumes. It shares nothing with

@@ -85,7 +85,9 @@ func (d *routedWorker) options(logger klog.Logger, kube attach.Kube, cluster *ca
 			}
 			return nil
 		},
-		MayName:  func(corev1.SecretReference) error { return nil },
+		ReadSecret: func(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error) {
+			return kube.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		},
 		Failed:   func(error, status.Failure, time.Duration) {},
 		Conflict: func(status.ForeignWriter) {},
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,8 +61,14 @@ func (b *bench) ControllerUnpublishVolume(context.Context, *csi.ControllerUnpubl
 func (b *bench) VolumeAttachmentWritten(*storagev1.VolumeAttachment) {}
 func (b *bench) PersistentVolumeWritten(*attach.Volume)              {}
 
+// unlimited lets every write pass.
+func unlimited(context.Context) error { return nil }
+
 func (b *bench) attacher() attach.Attacher {
-	return attach.Attacher{Writer: attach.Writer{Kube: b.plane.Clientset(), Written: b}, Controller: b, CallTimeout: time.Minute}
+	return attach.Attacher{Call: func(ctx context.Context, _ string, do func(context.Context, attach.Controller) error) error {
+		return do(ctx, b)
+	}, CallTimeout: time.Minute, Redactor: &attach.Redactor{},
+		Writer: attach.Writer{Kube: b.plane.Clientset(), Limit: unlimited, Fence: unlimited, Written: b, FinalizerWrites: &singleflight.Group{}}}
 }
 
 // progress is what a process believes of one VolumeAttachment for which it carries plans out.
