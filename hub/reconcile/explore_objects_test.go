@@ -82,6 +82,11 @@ func (k *exploredKey) object(o any) {
 			break
 		}
 		k.meta(volumes, o)
+	case *attach.Volume: // as the caches keep it
+		if o == nil {
+			break
+		}
+		k.meta(volumes, o.GetObjectMeta())
 	case *storagev1.CSINode:
 		if o == nil {
 			break
@@ -96,6 +101,9 @@ func (k *exploredKey) object(o any) {
 		}
 		k.meta(drivers, o)
 		k.add(strconv.FormatBool(*o.Spec.AttachRequired))
+	case nil:
+	default:
+		panic(fmt.Sprintf("no key for %T", o))
 	}
 	k.add(";")
 }
