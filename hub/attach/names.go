@@ -3,6 +3,7 @@ package attach
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -29,12 +30,21 @@ const (
 func Finalizer(driver string) string {
 	known, ok := knownFinalizers.Load(driver)
 	if !ok {
-		known, _ = knownFinalizers.LoadOrStore(driver, "external-attacher/"+registry.SanitizedName(driver))
+		if known = "external-attacher/" + registry.SanitizedName(driver); newFinalizers.Add(1)%keptFinalizers == 0 {
+			knownFinalizers.Clear() // what is in use is soon known again
+		}
+		knownFinalizers.Store(driver, known)
 	}
 	return known.(string)
 }
 
-var knownFinalizers sync.Map // of strings, by driver: each event of the cluster asks for one
+// keptFinalizers bounds knownFinalizers: every client that may create VolumeAttachments can invent drivers.
+const keptFinalizers = 4096
+
+var (
+	knownFinalizers sync.Map // of strings, by driver: each event of the cluster asks for one
+	newFinalizers   atomic.Int64
+)
 
 // HasFinalizer reports whether an object has the finalizer.
 func HasFinalizer(finalizers []string, finalizer string) bool {
