@@ -77,15 +77,14 @@ func (d Driver) decideAttach(f Inputs) (Plan, error) {
 
 // publish returns the call that attaches the volume, with its record.
 func (d Driver) publish(f Inputs) (r Record, call *csi.ControllerPublishVolumeRequest, err error) {
-	sourceOf, pv := f.source, f.PersistentVolume
+	source, err := f.source()
 	if f.VolumeAttachment.Status.Attached { // attached again: it must be the same volume
-		sourceOf = f.attachedAgain
+		source, err = f.attachedAgain()
 	}
-	source, err := sourceOf()
 	if err != nil {
 		return r, nil, err
 	}
-	if pv != nil && pv.Deleted != nil {
+	if pv := f.PersistentVolume; pv != nil && pv.Deleted != nil {
 		return r, nil, fmt.Errorf("persistentvolume %q is being deleted", pv.Name)
 	}
 	capability, err := d.capability(source)

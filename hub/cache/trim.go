@@ -119,8 +119,5 @@ func trimCSINode(node *storagev1.CSINode) {
 	node.Labels, node.Annotations = nil, nil
 	for i := range node.Spec.Drivers {
 		node.Spec.Drivers[i].TopologyKeys = nil
-		if a := node.Spec.Drivers[i].Allocatable; a != nil && a.Count == nil {
-			node.Spec.Drivers[i].Allocatable = nil
-		}
 	}
 }
