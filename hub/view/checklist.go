@@ -49,11 +49,15 @@ func (v *View) Checklist(ctx context.Context, driver string) []status.Check {
 	return v.checklist(v.complete(d, now), now)
 }
 
-// Ask makes the requests of a driver's checklist, unless the last answers are new.
+// Ask makes the requests of a driver's checklist, unless the last answers are new. Callers at the same time share the requests of the
+// first.
 func (v *View) Ask(ctx context.Context, d Driver) {
-	if time.Since(v.lastAnswers(d).at) < answersTTL {
-		return
+	if time.Since(v.lastAnswers(d).at) >= answersTTL {
+		_, _, _ = v.asking.Do(d.Name, func() (any, error) { v.ask(ctx, d); return nil, nil })
 	}
+}
+
+func (v *View) ask(ctx context.Context, d Driver) {
 	bounded, cancel := context.WithTimeout(ctx, answersTimeout)
 	defer cancel()
 	a := answers{endpoint: checkAddress(bounded, d.Spec), secrets: v.checkSecrets(bounded, d), rights: v.checkRights(bounded, d.Spec), at: time.Now()}

@@ -1,11 +1,16 @@
 package view
 
 import (
+	"context"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
 )
 
 func TestCheckOfTheLeaseIsPassedOnlyWhereTheRightHolderRenewsIt(t *testing.T) {
@@ -57,4 +62,25 @@ func TestEndpointAndNameAreCheckedApart(t *testing.T) {
 			t.Errorf("%s: %+v, %+v", name, endpoint, named)
 		}
 	}
+}
+
+// Each page that is open asks every few seconds, and a StorageClass may give each volume a Secret of its own.
+func TestRequestsForAChecklistAreMadeOnceForAllWhoAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, d := standby(t)
+		requests := 0
+		v.Rights = func(context.Context, lease.Name) ([]rights.Right, error) {
+			requests++
+			time.Sleep(time.Second)
+			return nil, nil
+		}
+		var pages sync.WaitGroup
+		for range 5 {
+			pages.Go(func() { v.Ask(t.Context(), d) })
+		}
+		pages.Wait()
+		if requests != 1 || v.lastAnswers(d).rights.Text == "" {
+			t.Errorf("%d requests, answer %+v, want one request", requests, v.lastAnswers(d).rights)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,7 @@ type View struct {
 	Served  func() map[string]func() Driver // what is known of each served driver, by name
 
 	answers sync.Map // of answers, by driver
+	asking  singleflight.Group
 }
 
 // Leases are the leases of all drivers as last seen: *lease.Leases.
