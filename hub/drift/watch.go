@@ -37,6 +37,7 @@ const (
 // Session is a connection to a driver that lists its volumes with their nodes.
 type Session interface {
 	ListVolumes(ctx context.Context, pageSize int) (listed csiclient.Published, took time.Duration, err error)
+	Ended() context.Context // ends when it takes no further call
 }
 
 // driftDetected is the reason of the Events.
@@ -114,7 +115,7 @@ func (w *Watch) Check(ctx context.Context) {
 	w.looked = true
 	session, began := w.Session(), time.Now()
 	l := listing{driver: w.Decider(), before: map[string]*storagev1.VolumeAttachment{}}
-	if session == nil || !l.driver.Capabilities.ListPublishedNodes {
+	if session == nil || session.Ended().Err() != nil || !l.driver.Capabilities.ListPublishedNodes {
 		return
 	}
 	for _, va := range w.Overlay.AttachmentsOfDriver(l.driver.Name) {

@@ -155,7 +155,7 @@ func (w *world) warn(object runtime.Object, _, message string) {
 func (w *world) check() {
 	w.watch.Check(w.t.Context())
 	for _, u := range w.table.AllDangling() {
-		w.table.Resolve(u.Target)
+		w.table.Resolve(u)
 	}
 }
 
@@ -191,6 +191,8 @@ func (w *world) remove(obj any) {
 		w.t.Fatal(err)
 	}
 }
+
+func (w *world) Ended() context.Context { return context.Background() }
 
 func (w *world) ListVolumes(context.Context, int) (csiclient.Published, time.Duration, error) {
 	w.listings++

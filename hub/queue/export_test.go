@@ -54,6 +54,13 @@ func (q *Queue) Refused(e *Item) {
 	q.AnsweredLocked(e.Key, true)
 }
 
+// DetachedFrom notes that a volume was detached from a Kubernetes node.
+func (q *Queue) DetachedFrom(node string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.DetachedLocked("", node)
+}
+
 // Close ends the term.
 func (q *Queue) Close() {
 	q.mu.Lock()

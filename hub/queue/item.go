@@ -183,10 +183,3 @@ func (r *Retries) Suspect() bool { return r.Disconnects > DisconnectsAllowed }
 
 // forgive forgets what has failed.
 func (e *Item) forgive() { e.Retries, e.Tries, e.Error, e.Cause = Retries{}, 0, "", diagnosis.Cause{} }
-
-// Disconnected counts a session that has ended during a call. It counts each session once.
-func (r *Retries) Disconnected(session any) {
-	if session != r.LastSession {
-		r.Disconnects, r.LastSession = r.Disconnects+1, session
-	}
-}

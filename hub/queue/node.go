@@ -190,12 +190,6 @@ func (q *Queue) AnsweredLocked(key Key, refused bool) {
 // endPause lets a try go as soon as no other one is in flight.
 func (n *fullNode) endPause() { n.refused, n.until, n.soon = 0, time.Time{}, time.Time{} }
 
-// DetachedFrom notes that a volume was detached from a Kubernetes node otherwise than for a VolumeAttachment.
-func (q *Queue) DetachedFrom(node string) {
-	defer q.lock()()
-	q.DetachedLocked("", node)
-}
-
 // DetachedLocked notes that a volume was detached from a Kubernetes node: one attach that waits for a place there may go.
 // Attaches of the volume elsewhere that need it for themselves are tried again at once: the driver may have refused them
 // because of that.

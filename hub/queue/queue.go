@@ -97,8 +97,8 @@ func (q *Queue) Begin() {
 
 // CloseLocked ends a term whose workers have ended. Until the next Begin, Add does nothing.
 func (q *Queue) CloseLocked() {
-	maps.DeleteFunc(q.items, func(_ Key, e *Item) bool { return !e.Retries.Suspect() })
-	if len(q.items) > 0 {
+	if q.items != nil {
+		maps.DeleteFunc(q.items, func(_ Key, e *Item) bool { return !e.Retries.Suspect() })
 		q.suspects = q.items
 	}
 	q.items, q.volumes, q.nodes = nil, nil, nil

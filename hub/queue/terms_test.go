@@ -105,9 +105,7 @@ func TestNewConnectionDoesNotEndTheDelayOfASuspect(t *testing.T) {
 		begin()
 		q.Add(key, queue.AttachLane, place)
 		fail := func(e *queue.Item) {
-			for i := range queue.DisconnectsAllowed + 1 {
-				e.Retries.Disconnected(i)
-			}
+			e.Retries.Disconnects = queue.DisconnectsAllowed + 1
 			e.Retries.AfterReconnect = 20 * time.Second
 			q.End(e, queue.BackOff(queue.AttachLane, time.Minute))
 		}

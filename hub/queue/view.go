@@ -23,17 +23,6 @@ func (q *Queue) All() (all map[Key]Progress, complete bool) {
 	return all, q.items != nil && (q.open || q.shut)
 }
 
-// Calls returns the calls in flight, in any order.
-func (q *Queue) Calls() (calls []Flight) {
-	defer q.lock()()
-	for _, e := range q.items {
-		if !e.Call.Since.IsZero() {
-			calls = append(calls, e.Call)
-		}
-	}
-	return calls
-}
-
 // progress returns the progress of an item. Its Wait says whether its node is full.
 func (q *Queue) progress(e *Item) Progress {
 	p := e.Progress

@@ -22,11 +22,8 @@ func (q *Queue) AddLocked(key Key, l Lane, p Place) { q.ask(key, l, p, false) }
 // it does not end the delay of a suspect (Retries).
 func (q *Queue) Renew(key Key, l Lane, p Place) {
 	defer q.lock()()
-	q.RenewLocked(key, l, p)
+	q.ask(key, l, p, true)
 }
-
-// RenewLocked is Renew.
-func (q *Queue) RenewLocked(key Key, l Lane, p Place) { q.ask(key, l, p, true) }
 
 func (q *Queue) ask(key Key, l Lane, p Place, renew bool) {
 	if q.items == nil {
@@ -110,12 +107,6 @@ func (q *Queue) drop(e *Item) {
 	delete(q.items, e.Key)
 	q.move(e, Place{})
 }
-
-// IsOpenLocked reports whether there is a term.
-func (q *Queue) IsOpenLocked() bool { return q.items != nil }
-
-// HasLocked reports whether there is an item of a key.
-func (q *Queue) HasLocked(key Key) bool { return q.items[key] != nil }
 
 // IsAtLocked reports whether there is an item at a target.
 func (q *Queue) IsAtLocked(target attach.Target) bool {

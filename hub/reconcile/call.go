@@ -52,10 +52,8 @@ func isAnswer(ctx context.Context, err error) bool {
 // mayCall returns an error, right before a call or a write, if the lease may not last for it. After a stop of
 // the process it finds that the lease is too old, or that the deadline has passed.
 func (w *Worker) mayCall(ctx context.Context) error {
-	longest := time.Duration(0)
-	if deadline, ok := ctx.Deadline(); ok {
-		longest = time.Until(deadline)
-	}
+	deadline, _ := ctx.Deadline()
+	longest := max(0, time.Until(deadline)) // 0: there is no deadline
 	if err := ctx.Err(); err != nil {
 		return err
 	}

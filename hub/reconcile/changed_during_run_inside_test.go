@@ -75,7 +75,7 @@ func TestPublishIsSentTheSecretThatItsRecordNames(t *testing.T) {
 		put := func(secret string) {
 			v := *x.Overlay.Volume(*x.get().Spec.Source.PersistentVolumeName)
 			v.SecretRef = &corev1.SecretReference{Namespace: "ns", Name: secret}
-			v.Finalizers = []string{x.finalizer}
+			v.Finalizers = []string{x.Table.Finalizer}
 			if err := cachetest.Put(x.Cluster, &v); err != nil {
 				t.Fatal(err)
 			}

@@ -34,7 +34,7 @@ func (w *Worker) workOnDangling(ctx context.Context, e *queue.Item) {
 	decider := w.Decider()
 	canDetach := decider.Capabilities.PublishUnpublish
 	if !ok || !canDetach && decider.NoAttach { // both the driver and its CSIDriver say that it attaches nothing
-		w.Table.Resolve(target)
+		w.Table.Resolve(u)
 		w.Queue.End(e, queue.Finished)
 		return
 	}
@@ -76,7 +76,7 @@ func (w *Worker) detachDangling(ctx context.Context, r round, u volume.Dangling)
 	case u.Listed && err == nil && owner != volume.NoOwner:
 		kept = "a VolumeAttachment asks for it there by now"
 	case owner == volume.Owned:
-		w.Table.ResolveOwned(u)
+		w.Table.Resolve(u)
 		return nil
 	case owner != volume.NoOwner && err != nil:
 		return fmt.Errorf("%w (%w)", errOwnerUnclear, err)
@@ -89,7 +89,7 @@ func (w *Worker) detachDangling(ctx context.Context, r round, u volume.Dangling)
 	}
 	if kept != "" {
 		w.logLine(logger, true, "Not detaching the volume that the driver reports on this node", "reason", kept)
-		w.Table.ResolveOwned(u)
+		w.Table.Resolve(u)
 		return nil
 	}
 	if err == nil {
@@ -115,7 +115,8 @@ func (w *Worker) endOfDangling(ctx context.Context, e *queue.Item, u volume.Dang
 		logger.V(2).Info("Not detaching the volume yet: a VolumeAttachment may want it on this node", "err", err)
 		// The VolumeAttachment that wants the volume there may publish it, or be deleted. Until then an
 		// attach elsewhere waits too, but not for longer than retry.max.
-		if w.Table.DanglingWaits(u.Target, err, now) >= settings.Retry.Max {
+		w.Table.DanglingFailed(u.Target, err, false, now)
+		if now.Sub(slices.MaxFunc([]time.Time{u.Failed, e.Retries.Since}, time.Time.Compare)) >= settings.Retry.Max { // without a try
 			return queue.BackOff(queue.DetachLane, settings.Retry.Max)
 		}
 		return queue.Postpone(e.Lane, ownerPause)
@@ -123,7 +124,7 @@ func (w *Worker) endOfDangling(ctx context.Context, e *queue.Item, u volume.Dang
 	if waitsForDriver(e, err) {
 		return queue.Again(queue.DetachLane)
 	}
-	u, ok := w.Table.DanglingFailed(u.Target, err, now)
+	u, ok := w.Table.DanglingFailed(u.Target, err, true, now)
 	if !ok {
 		return queue.Finished
 	}
@@ -139,7 +140,7 @@ func (w *Worker) endOfDangling(ctx context.Context, e *queue.Item, u volume.Dang
 		w.logLine(logger, true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
 		w.Warn(object, detachGivenUp, fmt.Sprintf("gave up detaching volume %q from node ID %q after %d tries: the driver reports that it is not there: %s",
 			u.Target.VolumeHandle, u.Target.NodeID, u.Failures, u.Error))
-		w.Table.Resolve(u.Target)
+		w.Table.Resolve(u)
 		return queue.Finished
 	}
 	delay := w.retryIn(e, attach.Detaching, u.Failures, err)

@@ -65,7 +65,7 @@ func (w *Worker) findVanished(ctx context.Context) {
 		if va := w.Overlay.Attachment(c.Name); va != nil && c.MayBePublished() && !va.Status.Attached {
 			questions = append(questions, func() {
 				if va, err := w.read(ctx, c.Name); err == nil && (va == nil || va.UID != c.UID) {
-					w.Table.ReadGone(c.Identity, false)
+					w.Table.Missing(c.Name, c.UID)
 				}
 			})
 		}

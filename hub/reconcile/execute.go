@@ -41,14 +41,14 @@ var errUndone = errors.New("another client undoes what the hub writes into the V
 // has made before. After errBlocked the worker must not use the item any more.
 func (x *execution) execute(ctx context.Context) error {
 	table := x.worker.Table
-	var reserved attach.Target
-	asked := false // right before the publish: a detach elsewhere may have become due during the writes
 	for {
 		if err := x.look(ctx); err != nil {
 			return err
 		}
 		effect := table.NextEffect(x.attachment, x.run)
 		switch {
+		case effect.Kind == volume.Finished && len(x.done) == 0 && x.worker.Decider().HasStaleError(x.object):
+			return x.worker.attacher(x.item.Key).ForgetError(ctx, x.object, attach.Detaching)
 		case effect.Kind == volume.Finished:
 			if n := len(x.done); n > 0 && !x.done[n-1].Kind.Writes() { // another client has ended it
 				x.op = attach.Idle
@@ -57,11 +57,8 @@ func (x *execution) execute(ctx context.Context) error {
 		case effect.Kind != volume.ReadSecret && slices.Contains(x.done, effect):
 			return errUndone
 		}
-		if at := effect.Target; at.VolumeHandle != "" && (at != reserved || effect.Kind == volume.Publish && !asked) {
-			if !x.worker.Queue.MayCall(x.item, x.place(at)) {
-				return errBlocked
-			}
-			reserved, asked = at, effect.Kind == volume.Publish
+		if effect.Kind.Calls() && !x.worker.Queue.MayCall(x.item, x.place(effect.Target)) {
+			return errBlocked
 		}
 		table.Start(x.attachment, x.run, effect)
 		outcome, err := x.do(ctx, effect)

@@ -191,11 +191,11 @@ func TestNothingIsDoneAfterAnError(t *testing.T) {
 				va := x.Overlay.Attachment("va")
 				_, lane := x.wanted("va")
 				x.Queue.Add(queue.AttachmentKey("va"), lane, queue.Place{})
-				_, err := x.carryOut(x.t.Context(), x.start(x.t), va) // that writes no error
+				err := x.carryOut(x.start(x.t), va) // that writes no error
 				if got := writes() - before; err == nil || got != c.writes || !slices.Equal(x.recording.calls, c.calls) {
 					t.Errorf("%v after calls %v and %d writes, want an error after %v and %d", err, x.recording.calls, got, c.calls, c.writes)
 				}
-				if got := x.get(); c.detach && !attach.HasFinalizer(got.Finalizers, x.finalizer) || !c.detach && got.Status.Attached {
+				if got := x.get(); c.detach && !attach.HasFinalizer(got.Finalizers, x.Table.Finalizer) || !c.detach && got.Status.Attached {
 					t.Errorf("done in spite of the error: %+v", got)
 				}
 			})
@@ -247,7 +247,7 @@ func TestAttachGoesOnAfterOneAnswerAtThePreviousTargetAndADetachAfterThree(t *te
 			x.recording.answer = refuse
 			x.delete()
 			for try := range 2 {
-				if err := x.look(); err == nil || !attach.HasFinalizer(x.get().Finalizers, x.finalizer) {
+				if err := x.look(); err == nil || !attach.HasFinalizer(x.get().Finalizers, x.Table.Finalizer) {
 					t.Fatalf("try %d goes on: %v", try, err)
 				}
 			}

@@ -146,9 +146,15 @@ func (x *executing) lookWith(e *queue.Item) error {
 		x.t.Fatalf("%+v starts, want the VolumeAttachment", e)
 	}
 	va := x.Overlay.Attachment("va")
-	_, err := x.carryOut(x.t.Context(), e, va)
+	err := x.carryOut(e, va)
 	if !errors.Is(err, errBlocked) {
 		x.Queue.End(e, queue.Finished)
 	}
 	return err
+}
+
+// carryOut carries out what a VolumeAttachment requires, without the end of the run.
+func (x *executing) carryOut(e *queue.Item, va *storagev1.VolumeAttachment) error {
+	op, _ := x.Table.Required(x.Decider(), va)
+	return (&execution{worker: x.Worker, item: e, object: va, attachment: x.Table.Open(va), op: op}).execute(x.t.Context())
 }

@@ -25,6 +25,8 @@ func TestExploredAttachOfARecreatedVolumeAttachmentWaitsForTheDetachElsewhere(t 
 		"A hears: va va1",
 		"A: va2: read va va2: the API server does it",
 		"A gets the answer to va2: read va va2",
+		"A: va2: patch va va2: the API server does it",
+		"A gets the answer to va2: patch va va2",
 		"A: va1: unpublish handle-pv1@id-n1: the driver does it",
 		"A gets the answer to va1: unpublish handle-pv1@id-n1",
 	)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
 // The VolumeAttachment is gone, and a worker may still detach its volume: handle and Secret are in the PersistentVolume.
@@ -18,7 +17,7 @@ func TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone(t *testing.
 	inExecution(t, nil, func(x *executing) {
 		volumes := x.kube.CoreV1().PersistentVolumes()
 		pv := guardedVolume(func(pv *corev1.PersistentVolume) {
-			pv.Name, pv.ResourceVersion, pv.Finalizers = "other", "", []string{x.finalizer}
+			pv.Name, pv.ResourceVersion, pv.Finalizers = "other", "", []string{x.Table.Finalizer}
 		})
 		if _, err := volumes.Create(x.t.Context(), pv, metav1.CreateOptions{}); err != nil {
 			x.t.Fatal(err)
@@ -42,7 +41,7 @@ func TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone(t *testing.
 		if _, err := volumes.Get(x.t.Context(), pv.Name, metav1.GetOptions{}); err != nil {
 			x.t.Fatalf("the PersistentVolume is gone while its volume may be being detached: %v", err)
 		}
-		x.Table.ReadGone(volume.IdentityOf(gone), false)
+		x.Table.Missing(gone.Name, gone.UID)
 		time.Sleep(x.Settings().Retry.Max)
 		x.Work(x.t.Context(), x.start(x.t))
 		if _, err := volumes.Get(x.t.Context(), pv.Name, metav1.GetOptions{}); err == nil {

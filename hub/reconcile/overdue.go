@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -103,9 +102,14 @@ func stuckError(va *storagev1.VolumeAttachment, op attach.Operation, tries int, 
 // timeout before it hangs.
 func (w *Worker) logHanging(now time.Time) {
 	var oldest queue.Flight
-	calls := w.Queue.Calls()
-	if len(calls) > 0 {
-		oldest = slices.MinFunc(calls, func(a, b queue.Flight) int { return a.Since.Compare(b.Since) })
+	calls := 0
+	items, _ := w.Queue.All()
+	for _, p := range items {
+		if since := p.Call.Since; !since.IsZero() {
+			if calls++; calls == 1 || since.Before(oldest.Since) {
+				oldest = p.Call
+			}
+		}
 	}
 	var unanswered time.Time
 	if s := w.Session(); s != nil {
@@ -117,9 +121,9 @@ func (w *Worker) logHanging(now time.Time) {
 		if va := w.Overlay.Attachment(oldest.VolumeAttachment); va != nil {
 			logger = w.VolumeLogger(va)
 		}
-		logger.Info(oldest.Method+" unanswered", "for", now.Sub(oldest.Since).Round(time.Second), "callsInFlight", len(calls))
+		logger.Info(oldest.Method+" unanswered", "for", now.Sub(oldest.Since).Round(time.Second), "callsInFlight", calls)
 	case hangs(unanswered, now):
-		w.Logger.Info("Driver answers no call", "for", now.Sub(unanswered).Round(time.Second), "callsInFlight", len(calls))
+		w.Logger.Info("Driver answers no call", "for", now.Sub(unanswered).Round(time.Second), "callsInFlight", calls)
 	}
 }
 

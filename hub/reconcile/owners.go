@@ -54,7 +54,7 @@ func (w *Worker) ownership(va *storagev1.VolumeAttachment, formerOwner volume.Id
 		may = va.Status.Attached && attach.NotedTarget(va) == target
 		surely = !slices.Contains(w.Table.Look(va.Name, va.UID).Disowned, target)
 	}
-	guarded := attach.HasFinalizer(va.Finalizers, w.finalizer)
+	guarded := attach.HasFinalizer(va.Finalizers, w.Table.Finalizer)
 	switch {
 	case !may:
 		return volume.NoOwner
@@ -96,7 +96,7 @@ func (w *Worker) candidates(formerOwner volume.Identity, target attach.Target, s
 		va = w.Overlay.Newest(va)
 		inputs := w.Overlay.Inputs(va)
 		may, _ := w.Decider().ClaimsTarget(inputs, target)
-		isTouched := va.Status.Attached || attach.HasFinalizer(va.Finalizers, w.finalizer) || va.Spec.Source.InlineVolumeSpec != nil
+		isTouched := va.Status.Attached || attach.HasFinalizer(va.Finalizers, w.Table.Finalizer) || va.Spec.Source.InlineVolumeSpec != nil
 		// It waits for another PersistentVolume, and has no volume attached yet.
 		waits := inputs.PersistentVolume == nil && !isTouched && attach.VolumeName(va) != formerOwner.PersistentVolume
 		if may && !waits && va.DeletionTimestamp == nil && (!surely || attach.HandleOf(inputs) == target.VolumeHandle) {

@@ -158,7 +158,7 @@ func TestDanglingPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeTh
 			if c.deleted != nil {
 				d.Cluster.KeepDeleted(stored(c.deleted))
 			}
-			d.Table.ReadGone(volume.IdentityOf(routedAttachment()), false)
+			d.Table.Missing(routedAttachment().Name, routedAttachment().UID)
 			u, ok := d.Table.Dangling(routedTarget)
 			if !ok {
 				t.Fatal("the publication of what is gone is not dangling")

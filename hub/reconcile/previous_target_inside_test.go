@@ -72,9 +72,10 @@ func TestPublicationThatIsResolvedBeforeItsWorkerLooksIsNotDetached(t *testing.T
 		d.connectTo(session)
 		va := routedAttachment(guardedAttachment)
 		d.restore(d.Table.Open(va), va)
-		d.Table.ReadGone(volume.IdentityOf(va), false)
+		d.Table.Missing(va.Name, va.UID)
 		e := d.start(t)
-		d.Table.Resolve(routedTarget)
+		u, _ := d.Table.Dangling(routedTarget)
+		d.Table.Resolve(u)
 		d.Work(t.Context(), e)
 		if session.calls != 0 || d.Queue.Has(e.Key) {
 			t.Errorf("%d calls, entry %v; want nothing left of it", session.calls, d.Queue.Has(e.Key))

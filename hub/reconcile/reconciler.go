@@ -82,7 +82,6 @@ type Worker struct {
 	Options
 	Drift           *drift.Watch
 	term            *lease.Term
-	finalizer       string
 	log             *loglimit.Limiter
 	budget          *rate.Limiter // of writes to the Kubernetes API
 	finalizerWrites singleflight.Group
@@ -101,20 +100,14 @@ type Worker struct {
 // New begins the work of a term. The Queue stays shut.
 func New(o Options, term *lease.Term) *Worker {
 	w := &Worker{
-		Options:   o,
-		term:      term,
-		finalizer: o.Table.Finalizer,
-		log:       loglimit.New(logBurst, logEvery),
-		budget:    rate.NewLimiter(rate.Inf, 0),
+		Options: o,
+		term:    term,
+		log:     loglimit.New(logBurst, logEvery),
+		budget:  rate.NewLimiter(rate.Inf, 0),
 	}
 	w.nodes.Read = o.Cluster.ReadNode
 	w.Drift = &drift.Watch{
-		Session: func() drift.Session {
-			if s := o.Session(); s != nil && s.Ended().Err() == nil {
-				return s
-			}
-			return nil
-		},
+		Session: func() drift.Session { return o.Session() },
 		Decider: o.Decider, Settings: o.Settings, Cluster: o.Cluster, Overlay: o.Overlay, Table: o.Table, Nodes: &w.nodes, KnowsAll: w.knowsAll,
 		PlaceOf: w.placeOf, Writer: w.Writer, Metrics: o.Metrics, Warn: w.Warn,
 		Log: w.logLine, Logger: o.Logger, VolumeLogger: w.VolumeLogger, DanglingLogger: w.DanglingLogger,

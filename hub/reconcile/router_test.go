@@ -158,7 +158,7 @@ func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 	if all, _ := d.Queue.All(); len(all) > 0 {
 		t.Fatalf("work out of nothing: %+v", all)
 	}
-	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", DeletionTimestamp: &metav1.Time{}, Finalizers: []string{d.finalizer}}}
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", DeletionTimestamp: &metav1.Time{}, Finalizers: []string{d.Table.Finalizer}}}
 	if err := cachetest.Put(d.Cluster, stored(pv)); err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestLateEventsOfWhatIsGoneCauseNoSecondDetach(t *testing.T) {
 	d.Table.Saw(routedAttachment(func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = dying.DeletionTimestamp }))
 	d.router.onAttachment(nil, dying, false) // a handler that lags tells of an earlier state
 	if e := d.start(t); e != nil {
-		d.Table.Missing(e.Key.Name)
+		d.Table.Missing(e.Key.Name, "")
 		d.Queue.End(e, queue.Finished) // what its worker does: the cache has no such object
 	}
 	d.router.onAttachment(dying, nil, false)

@@ -17,7 +17,6 @@ import (
 // LookAtAll implements Listener: it adds items for all work that the caches show. The route must be open before, so that no change is
 // missed.
 func (w *Worker) LookAtAll() {
-	// Dangling publications come first: they go before an attach elsewhere.
 	w.findMissing()
 	w.confirm()
 	w.callsSeen.Add(1) // any may
@@ -30,7 +29,7 @@ func (w *Worker) LookAtAll() {
 
 // Resync adds the items that are missing for the objects in the caches. Existing items keep their backoff.
 func (w *Worker) Resync() {
-	missed := w.findMissing() + w.Table.Requeue()
+	missed := w.findMissing()
 	w.eachDue(w.Decider(), func(key queue.Key, lane queue.Lane, place queue.Place) {
 		if !w.Queue.Has(key) {
 			missed++
@@ -42,10 +41,13 @@ func (w *Worker) Resync() {
 	}
 }
 
-// eachDue calls enqueue for each object in the caches that needs work. The VolumeAttachment that was asked for first comes first:
-// the attaches to a full node go in the order in which they are added. It returns how many volumes are to be detached only because
-// attachRequired is false.
+// eachDue calls enqueue for each dangling publication, and for each object in the caches that needs work. The VolumeAttachment that was
+// asked for first comes first: the attaches to a full node go in the order in which they are added. It returns how many volumes are to
+// be detached only because attachRequired is false.
 func (w *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.Lane, queue.Place)) (unrequired int) {
+	for _, u := range w.Table.AllDangling() { // first: they go before an attach elsewhere
+		enqueue(u.Key(), queue.DetachLane, u.Place())
+	}
 	due := slices.DeleteFunc(w.Overlay.AttachmentsOfDriver(w.Driver), func(va *storagev1.VolumeAttachment) bool { // else all were sorted
 		op, _ := w.Table.Required(decider, va)
 		return op == attach.Idle && !decider.HasStaleError(va)
@@ -91,7 +93,7 @@ func (w *Worker) confirm() {
 		for _, va := range w.Cluster.AttachmentsOfHandle(w.Driver, u.Target.VolumeHandle) {
 			noted := attach.NotedTarget(va).NodeID // "": it is not sure that it is attached, nor where
 			if va.Status.Attached && va.CreationTimestamp.After(since) && noted != "" && noted != u.Target.NodeID {
-				w.Table.Resolve(u.Target)
+				w.Table.Resolve(u)
 			}
 		}
 	}
@@ -102,7 +104,7 @@ func (w *Worker) confirm() {
 func (w *Worker) findMissing() int {
 	missing := 0
 	for _, c := range w.Table.Attachments() {
-		if va := w.Overlay.Attachment(c.Name); (va == nil || va.UID != c.UID) && w.Table.ReadGone(c.Identity, false) {
+		if va := w.Overlay.Attachment(c.Name); (va == nil || va.UID != c.UID) && w.Table.Missing(c.Name, c.UID) {
 			missing++
 		}
 	}
@@ -123,7 +125,7 @@ func (w *Worker) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) qu
 	if id, ok := attach.NodeID(w.Cluster.CSINode(va.Spec.NodeName), w.Driver); ok {
 		p.Target.NodeID = id
 	}
-	p.Noted = noted == p.Target && (va.Status.Attached || attach.HasFinalizer(va.Finalizers, w.finalizer)) && !saysNodeFull(va.Status.AttachError)
+	p.Noted = noted == p.Target && (va.Status.Attached || attach.HasFinalizer(va.Finalizers, w.Table.Finalizer)) && !saysNodeFull(va.Status.AttachError)
 	return p
 }
 
@@ -156,7 +158,7 @@ func (w *Worker) AttachmentChanged(before, va *storagev1.VolumeAttachment) {
 func (w *Worker) attachmentGone(va *storagev1.VolumeAttachment) {
 	w.Overlay.VolumeAttachmentDeleted(va)
 	var last *attach.Record
-	if r, ok := w.Decider().LastRecorded(w.Overlay.Inputs(va)); ok && (!w.isFromBeforeTerm(va) || cutShort(va, w.finalizer)) {
+	if r, ok := w.Decider().LastRecorded(w.Overlay.Inputs(va)); ok && (!w.isFromBeforeTerm(va) || cutShort(va, w.Table.Finalizer)) {
 		last = &r
 	}
 	w.Table.Gone(volume.IdentityOf(va), last, va.DeletionTimestamp != nil && attach.NotedTarget(va).NodeID != "")
@@ -184,7 +186,7 @@ func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
 // changed, or when a VolumeAttachment that named it is gone.
 func (w *Worker) volumeChanged(v *attach.Volume) {
 	w.Overlay.PersistentVolumeChanged(v)
-	if attach.HasFinalizer(v.Finalizers, w.finalizer) && v.Releasable(w.Driver) {
+	if attach.HasFinalizer(v.Finalizers, w.Table.Finalizer) && v.Releasable(w.Driver) {
 		w.Queue.Add(queue.FinalizerKey(v.Name), queue.FinalizerLane, queue.Place{})
 	}
 }

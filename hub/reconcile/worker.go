@@ -54,15 +54,19 @@ func (w *Worker) workOnAttachment(ctx context.Context, e *queue.Item) {
 		w.Queue.End(e, queue.Finished) // the watch will report its deletion
 		return
 	}
-	op, err := w.carryOut(ctx, e, va)
-	switch {
+	x := &execution{worker: w, item: e, object: va, attachment: w.Table.Open(va)}
+	x.op, _ = w.Table.Required(w.Decider(), va)
+	if x.op != attach.Idle && e.Tries > 0 && e.Retries.Operation == x.op {
+		w.Metrics.Retry(operationOf(x.op))
+	}
+	switch err = x.execute(ctx); {
 	case errors.Is(err, errBlocked):
 	case isFenced(err):
 		w.Queue.End(e, queue.Postpone(e.Lane, fencePause))
 	case err != nil:
-		w.failed(ctx, e, va, op, err)
+		w.failed(ctx, e, va, x.op, err)
 	default:
-		w.succeeded(e, va, op)
+		w.succeeded(e, va, x.op)
 	}
 }
 
@@ -91,7 +95,7 @@ func (w *Worker) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op att
 // ended ends the run of an item that has nothing more to do, and the volume.Attachment if its VolumeAttachment is gone.
 func (w *Worker) ended(e *queue.Item) {
 	if w.Overlay.Attachment(e.Key.Name) == nil {
-		w.Table.Missing(e.Key.Name)
+		w.Table.Missing(e.Key.Name, "")
 	}
 	w.Queue.End(e, queue.Finished)
 }
@@ -103,21 +107,6 @@ const fencePause = 100 * time.Millisecond
 // errBlocked means that an item has to wait for another item, or for a worker of another lane. Its worker must not use
 // it any more.
 var errBlocked = errors.New("blocked by other work")
-
-// carryOut carries out the operation that a VolumeAttachment requires, and returns that operation.
-func (w *Worker) carryOut(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment) (attach.Operation, error) {
-	decider := w.Decider()
-	x := &execution{worker: w, item: e, object: va, attachment: w.Table.Open(va)}
-	x.op, _ = w.Table.Required(decider, va)
-	switch {
-	case x.op == attach.Idle && decider.HasStaleError(va):
-		return x.op, w.attacher(e.Key).ForgetError(ctx, va, attach.Detaching)
-	case x.op != attach.Idle && e.Tries > 0 && e.Retries.Operation == x.op:
-		w.Metrics.Retry(operationOf(x.op))
-	}
-	err := x.execute(ctx)
-	return x.op, err
-}
 
 // errLostCapability means that nothing can be attached, because the driver cannot be called any more.
 var errLostCapability = errors.New("the driver has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: check that the endpoint is that of its controller")
@@ -141,14 +130,16 @@ func (w *Worker) checkCapability(decider attach.Driver, op attach.Operation) err
 // items do. For a suspect, the lost connection is a failure of the volume. It counts how often in a row that was so: the connection has
 // ended with the call, or before its answer, because the driver answered nothing else for long (silentAfter).
 func waitsForDriver(e *queue.Item, err error) bool {
-	s, _ := e.Retries.Session.(Session)
+	r := &e.Retries
+	s, _ := r.Session.(Session)
 	_, called := errors.AsType[*attach.CallError](err)
-	if IsDisconnected(err) || called && s != nil && s.Ended().Err() != nil {
-		e.Retries.Disconnected(s)
-	} else {
-		e.Retries.Disconnects = 0
+	switch {
+	case !IsDisconnected(err) && !(called && s != nil && s.Ended().Err() != nil):
+		r.Disconnects = 0
+	case s != r.LastSession:
+		r.Disconnects, r.LastSession = r.Disconnects+1, s
 	}
-	return IsDisconnected(err) && !e.Retries.Suspect()
+	return IsDisconnected(err) && !r.Suspect()
 }
 
 // reportAfter is how long requests to the Kubernetes API may fail for one VolumeAttachment before its

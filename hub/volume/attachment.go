@@ -40,20 +40,6 @@ func (p *Publication) MayBePublished() bool {
 	return p.Belief == Uncertain || p.Belief == Published || p.Belief == Recorded
 }
 
-// maxKeptContext bounds the publish contexts that are kept after a failed write of the status, in bytes. The CSI spec
-// allows 4 KiB.
-const maxKeptContext = 16 << 10
-
-// keepsContext reports whether the publish context is kept until the next try to write it into the status. Thousands
-// of volumes may wait for that: for a large context the driver is called again.
-func (p *Publication) keepsContext() bool {
-	size := 0
-	for key, value := range p.Context {
-		size += len(key) + len(value)
-	}
-	return size <= maxKeptContext
-}
-
 // Identity identifies a VolumeAttachment, with its node and PersistentVolume.
 type Identity struct {
 	Name             string
@@ -89,7 +75,6 @@ type Attachment struct {
 // (errors, metadata, managed fields) adds no item: the error that an attacher writes must not end its own
 // backoff (external-attacher issue 337).
 type aspect struct {
-	uid       types.UID
 	deleting  bool
 	attached  bool
 	finalizer bool
@@ -98,7 +83,6 @@ type aspect struct {
 
 func (t *Table) aspectOf(va *storagev1.VolumeAttachment) aspect {
 	return aspect{
-		uid:       va.UID,
 		deleting:  va.DeletionTimestamp != nil,
 		attached:  va.Status.Attached,
 		finalizer: attach.HasFinalizer(va.Finalizers, t.Finalizer),
@@ -116,8 +100,7 @@ func (t *Table) attachment(name string, uid types.UID) *Attachment {
 
 // Look returns a copy of what is known of a VolumeAttachment, the zero value for nothing.
 func (t *Table) Look(name string, uid types.UID) Attachment {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	if a := t.attachment(name, uid); a != nil {
 		return *a
 	}
@@ -126,20 +109,23 @@ func (t *Table) Look(name string, uid types.UID) Attachment {
 
 // Attachments returns copies of all Attachments.
 func (t *Table) Attachments() []Attachment {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	all := make([]Attachment, 0, len(t.attachments))
-	for _, a := range t.attachments {
-		all = append(all, *a)
+	defer t.lock()()
+	return copies(t.attachments)
+}
+
+// copies returns copies of the values of a map, in any order.
+func copies[K comparable, V any](all map[K]*V) []V {
+	c := make([]V, 0, len(all))
+	for _, v := range all {
+		c = append(c, *v)
 	}
-	return all
+	return c
 }
 
 // Open returns the Attachment of a VolumeAttachment, a new one if there is none, and notes the object
 // as seen. The Attachment of an earlier object of that name ends.
 func (t *Table) Open(va *storagev1.VolumeAttachment) *Attachment {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	a := t.attachments[va.Name]
 	if a != nil && a.UID != va.UID {
 		t.close(a)
@@ -159,8 +145,7 @@ func (t *Table) Open(va *storagev1.VolumeAttachment) *Attachment {
 // Saw notes an object that the API server has returned to a worker as seen. It does nothing without an
 // Attachment of that object.
 func (t *Table) Saw(va *storagev1.VolumeAttachment) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	if a := t.attachment(va.Name, va.UID); a != nil {
 		a.seen, a.Unsure = t.aspectOf(va), false
 	}
@@ -168,8 +153,7 @@ func (t *Table) Saw(va *storagev1.VolumeAttachment) {
 
 // IsUnchanged reports whether there is an Attachment of a VolumeAttachment, and the object is as last seen.
 func (t *Table) IsUnchanged(va *storagev1.VolumeAttachment) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	a := t.attachment(va.Name, va.UID)
 	return a != nil && a.seen == t.aspectOf(va)
 }
@@ -188,8 +172,7 @@ func (t *Table) Required(d attach.Driver, va *storagev1.VolumeAttachment) (attac
 // SetLost notes whether the storage system has lost an attached volume. It does nothing without an Attachment of
 // that object.
 func (t *Table) SetLost(va *storagev1.VolumeAttachment, lost bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	if a := t.attachment(va.Name, va.UID); a != nil {
 		a.Lost = lost || a.Lost && a.Belief == Published // then the status has to get the new publish context
 	}
@@ -197,8 +180,7 @@ func (t *Table) SetLost(va *storagev1.VolumeAttachment, lost bool) {
 
 // Restore takes the record of the objects as the publication, if this process knows nothing itself.
 func (t *Table) Restore(a *Attachment, r attach.Record) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	a.restore(r)
 }
 
@@ -208,29 +190,12 @@ func (a *Attachment) restore(r attach.Record) {
 	}
 }
 
-// ReadGone ends the Attachment of a VolumeAttachment that a live read has shown to be gone, and reports whether
-// there was one. eventFollows: the watch has yet to report the deletion; Gone then does not disown the
-// publication again.
-func (t *Table) ReadGone(id Identity, eventFollows bool) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if eventFollows {
-		t.released[id.UID] = true
-	}
-	a := t.attachment(id.Name, id.UID)
-	if a != nil {
-		t.gone(a)
-	}
-	return a != nil
-}
-
 // Gone ends the Attachment of a VolumeAttachment whose deletion the watch has reported. last is the record of its last
 // state, nil for none; it counts only if this process knows nothing itself. If the volume may still be
 // published, the publication is dangling from now on, or from the end of the run if a worker has the item.
 // noted: without a record, its last state still shows that an attacher has detached the volume.
 func (t *Table) Gone(id Identity, last *attach.Record, noted bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	released, a := t.released[id.UID], t.attachment(id.Name, id.UID)
 	delete(t.released, id.UID)
 	if a != nil {
@@ -252,15 +217,19 @@ func (t *Table) Gone(id Identity, last *attach.Record, noted bool) {
 	}
 }
 
-// Missing ends the Attachment of a VolumeAttachment with its run: after the run began, or after ClearChanged, the cache did not
-// have the object any more. An object that gets its name later asks for the item.
-func (t *Table) Missing(name string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if a := t.attachments[name]; a != nil && a.gone.IsZero() {
-		a.gone = time.Now()
-		t.released[a.UID] = a.Belief != Unknown // the event of the deletion follows; it knows less than this process, for example which Secret was sent
+// Missing ends the Attachment of a VolumeAttachment, or of any with its name if uid is "", and reports whether there was one: the
+// cache or a live read has shown that the object is gone. An object that gets its name later asks for the item.
+func (t *Table) Missing(name string, uid types.UID) bool {
+	defer t.lock()()
+	a := t.attachments[name]
+	if a == nil || uid != "" && a.UID != uid {
+		return false
 	}
+	if a.gone.IsZero() { // the event may follow; it knows less than this process, for example which Secret was sent
+		t.released[a.UID] = a.Belief != Unknown
+	}
+	t.gone(a)
+	return true
 }
 
 // gone ends an Attachment and its item, or marks both to end with the run if a worker has the item.

@@ -128,7 +128,7 @@ func TestMissingObjectAndItsItemEndInOneRun(t *testing.T) {
 	table := openTable(10, 0, true)
 	e := taken(t, table, "va", queue.AttachLane, only("v", "a"))
 	table.Open(attachment("va", "1"))
-	table.Missing(e.Key.Name)
+	table.Missing(e.Key.Name, "")
 	table.Queue.End(e, queue.Finished)
 	if len(table.Attachments()) > 0 {
 		t.Error("it is still known")
@@ -143,7 +143,7 @@ func TestObjectThatGetsTheNameOfAMissingOneDuringTheRunIsLookedAt(t *testing.T) 
 	e := taken(t, table, "va", queue.AttachLane, only("v", "a"))
 	first := table.Open(attachment("va", "1"))
 	table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, only("v", "a"))
-	table.Missing(e.Key.Name)
+	table.Missing(e.Key.Name, "")
 	table.Queue.End(e, queue.Finished)
 	if got := take(t, table, queue.AttachmentKey("va")); got != e {
 		t.Errorf("%+v runs, want the entry again", got)
@@ -157,14 +157,16 @@ func TestObjectThatIsReadAsGoneIsSeenToOnce(t *testing.T) {
 	table := openTable(10, 0, true)
 	va, last := attachment("va", "1"), recorded("a")
 	publish(table, table.Open(va), last)
-	table.ReadGone(volume.IdentityOf(va), true)
+	if !table.Missing(va.Name, va.UID) {
+		t.Error("it is not found")
+	}
 	wantDangling(t, table, "a")
-	table.Resolve(at("a"))
+	u, _ := table.Dangling(at("a"))
+	table.Resolve(u)
 	table.Gone(volume.IdentityOf(va), &last, false) // the watch is late
 	wantDangling(t, table)
 
-	table.ReadGone(volume.Identity{Name: "va", UID: "2"}, false)
-	if table.WasReleased("2") {
+	if table.Missing(va.Name, "2") || table.WasReleased("2") {
 		t.Error("what the watch has reported already is remembered")
 	}
 }

@@ -33,7 +33,6 @@ type Dangling struct {
 	timesDisowned int
 	refusals      int       // definitive answers in a row, up to the last try
 	refused       time.Time // the first of them
-	waits         time.Time // since then it is not tried because it may have an owner; zero: it is tried
 	answered      time.Time // when the driver first answered an unpublish
 	absences      int       // listings in a row that have the volume, and not at this node ID
 }
@@ -41,8 +40,8 @@ type Dangling struct {
 // Key returns the key of the item that detaches it.
 func (u *Dangling) Key() queue.Key { return queue.DanglingKey(u.Target) }
 
-// place returns where the item calls the driver.
-func (u *Dangling) place() queue.Place {
+// Place returns where the item calls the driver.
+func (u *Dangling) Place() queue.Place {
 	return queue.Place{Target: u.Target, Node: u.FormerOwner.Node, Shared: u.Nodes == attach.MultiNode}
 }
 
@@ -60,7 +59,7 @@ func (t *Table) disown(id Identity, p Publication) *Dangling {
 	u.Publication, u.FormerOwner, u.timesDisowned = p, id, times
 	u.Unconfirmed, u.Gap = time.Time{}, time.Time{}
 	u.answered, u.absences = time.Time{}, 0 // it may have been published since
-	t.Queue.AddLocked(u.Key(), queue.DetachLane, u.place())
+	t.Queue.AddLocked(u.Key(), queue.DetachLane, u.Place())
 	return u
 }
 
@@ -73,19 +72,11 @@ func (t *Table) resolve(target attach.Target) {
 	}
 }
 
-// Resolve ends a dangling publication, if there is one at the target.
-func (t *Table) Resolve(target attach.Target) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.resolve(target)
-}
-
 // Detached ends a dangling publication that was detached from its target, on a Kubernetes node. Attaches of the volume that
 // back off are tried again at once. But after the detach of a publication that only a listing has found they wait: a
 // driver may report the volume elsewhere, and refuse the attach, without end.
 func (t *Table) Detached(target attach.Target, node string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	handle := target.VolumeHandle
 	if u := t.dangling[target]; u == nil || u.Listed {
 		handle = ""
@@ -94,11 +85,10 @@ func (t *Table) Detached(target attach.Target, node string) {
 	t.Queue.DetachedLocked(handle, node)
 }
 
-// ResolveOwned ends a dangling publication whose owner was read after seen was returned. It does nothing if the
-// publication was disowned again since: that owner itself may have vanished.
-func (t *Table) ResolveOwned(seen Dangling) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// Resolve ends a dangling publication for a reason that was found after seen was returned. It does nothing if the
+// publication was disowned again since: its owner, say, may have vanished.
+func (t *Table) Resolve(seen Dangling) {
+	defer t.lock()()
 	if u := t.dangling[seen.Target]; u != nil && u.timesDisowned == seen.timesDisowned {
 		t.resolve(seen.Target)
 	}
@@ -106,8 +96,7 @@ func (t *Table) ResolveOwned(seen Dangling) {
 
 // Dangling returns a copy of a dangling publication, and whether there is one at the target.
 func (t *Table) Dangling(target attach.Target) (Dangling, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	if u := t.dangling[target]; u != nil {
 		return *u, true
 	}
@@ -116,28 +105,8 @@ func (t *Table) Dangling(target attach.Target) (Dangling, bool) {
 
 // AllDangling returns copies of all dangling publications.
 func (t *Table) AllDangling() []Dangling {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	all := make([]Dangling, 0, len(t.dangling))
-	for _, u := range t.dangling {
-		all = append(all, *u)
-	}
-	return all
-}
-
-// Requeue asks for the detach of each dangling publication that has no item, and returns how many
-// had none.
-func (t *Table) Requeue() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := 0
-	for _, u := range t.dangling {
-		if !t.Queue.HasLocked(u.Key()) {
-			t.Queue.AddLocked(u.Key(), queue.DetachLane, u.place())
-			n++
-		}
-	}
-	return n
+	defer t.lock()()
+	return copies(t.dangling)
 }
 
 // How the detach of a dangling publication fails, and when it is given up.
@@ -146,17 +115,18 @@ func (t *Table) Requeue() int {
 // publication: a driver that has just started may not have found its nodes yet.
 const refusalsToGiveUp = 10
 
-// DanglingFailed notes that the detach of a dangling publication has failed. It returns a copy of the
+// DanglingFailed notes why the detach of a dangling publication has failed, or was not tried. It returns a copy of the
 // publication, and whether there is still one at the target: a listing may have ended it meanwhile.
-func (t *Table) DanglingFailed(target attach.Target, err error, now time.Time) (Dangling, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (t *Table) DanglingFailed(target attach.Target, err error, tried bool, now time.Time) (Dangling, bool) {
+	defer t.lock()()
 	u := t.dangling[target]
 	if u == nil {
 		return Dangling{}, false
 	}
-	u.Failures, u.Failed, u.waits = u.Failures+1, now, time.Time{}
-	u.Error = csiclient.Truncate(err.Error(), csiclient.MaxText)
+	if u.Error = csiclient.Truncate(err.Error(), csiclient.MaxText); !tried {
+		return *u, true
+	}
+	u.Failures, u.Failed = u.Failures+1, now
 	code, call := status.Code(err), (*attach.CallError)(nil)
 	// A call without an answer of the driver ends with one of these codes too.
 	unanswered := code == codes.DeadlineExceeded || code == codes.Canceled || code == codes.Unavailable
@@ -181,22 +151,6 @@ func (u *Dangling) Hopeless(stuckAfter time.Duration, session, now time.Time) bo
 	return u.refusals >= refusalsToGiveUp && (refused >= stuckAfter && now.Sub(session) >= stuckAfter || refused >= unconfirmedFor)
 }
 
-// DanglingWaits notes why a dangling publication is not detached now, and returns for how long it has not been
-// tried.
-func (t *Table) DanglingWaits(target attach.Target, why error, now time.Time) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	u := t.dangling[target]
-	if u == nil {
-		return 0
-	}
-	if u.waits.IsZero() {
-		u.waits = now
-	}
-	u.Error = csiclient.Truncate(why.Error(), csiclient.MaxText)
-	return now.Sub(u.waits)
-}
-
 // While another process has the lease, it may detach what is dangling here.
 
 // unconfirmedFor is how long a dangling publication is kept that another process has to detach: longer than
@@ -205,10 +159,9 @@ const unconfirmedFor = 24 * time.Hour
 
 // Close ends a term whose workers have ended.
 func (t *Table) Close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.DropFound()
+	defer t.lock()()
 	t.Queue.CloseLocked()
-	t.dropFound()
 	t.closed = time.Now()
 }
 
@@ -216,9 +169,7 @@ func (t *Table) Close() {
 // publications, because no other process knows of them; the VolumeAttachments that may own one are read before
 // its detach. It is called before Begin.
 func (t *Table) Forget(now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.Queue.CloseLocked() // the term before
+	defer t.lock()()
 	for _, a := range t.attachments {
 		if !a.gone.IsZero() && a.MayBePublished() { // the lease was lost before its worker had ended
 			t.disown(a.Identity, a.Publication).Unconfirmed = now
@@ -226,18 +177,17 @@ func (t *Table) Forget(now time.Time) {
 	}
 	clear(t.attachments)
 	clear(t.released)
-	t.dropUnconfirmed(now)
 	for _, u := range t.dangling {
-		u.Gap = t.closed
+		if u.Gap = t.closed; !u.Unconfirmed.IsZero() && now.Sub(u.Unconfirmed) > unconfirmedFor {
+			t.resolve(u.Target) // another process must have detached it by now
+		}
 	}
 }
 
 // ObserveDeletion notes the publication of a VolumeAttachment that vanished while another process worked for the
 // driver: that process may end before it detaches the volume.
 func (t *Table) ObserveDeletion(id Identity, last attach.Record, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.dropUnconfirmed(now)
+	defer t.lock()()
 	if u := t.dangling[last.Target]; u != nil {
 		u.timesDisowned++
 	} else {
@@ -249,29 +199,17 @@ func (t *Table) ObserveDeletion(id Identity, last attach.Record, now time.Time) 
 // target, for the VolumeAttachment with the uid. A publication that this process itself has disowned for that
 // VolumeAttachment stays dangling.
 func (t *Table) ObserveDetach(target attach.Target, uid types.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	if u := t.dangling[target]; u != nil && (!u.Unconfirmed.IsZero() || !t.closed.IsZero() && uid != u.FormerOwner.UID) {
 		t.resolve(target)
 	}
 }
 
-// dropUnconfirmed drops dangling publications that another process must have detached by now.
-func (t *Table) dropUnconfirmed(now time.Time) {
-	for _, u := range t.dangling {
-		if !u.Unconfirmed.IsZero() && now.Sub(u.Unconfirmed) > unconfirmedFor {
-			t.resolve(u.Target)
-		}
-	}
-}
-
-// Confirm makes this process responsible for all dangling publications, and asks for their detach.
+// Confirm makes this process responsible for all dangling publications.
 func (t *Table) Confirm() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	for _, u := range t.dangling {
 		u.Unconfirmed, u.Gap = time.Time{}, time.Time{}
-		t.Queue.RenewLocked(u.Key(), queue.DetachLane, u.place())
 	}
 }
 
@@ -282,8 +220,7 @@ const absencesToEnd = 2
 
 // Listing begins or ends a listing of the driver's volumes. There is one at a time.
 func (t *Table) Listing(begins bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	if t.touched = nil; begins {
 		t.touched = map[attach.Target]bool{}
 	}
@@ -292,18 +229,16 @@ func (t *Table) Listing(begins bool) {
 // Touched reports whether there was an item at a target since the listing began, or is an item or a dangling publication
 // now: what the listing says about the target may be out of date then.
 func (t *Table) Touched(target attach.Target) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	return t.touched[target] || t.dangling[target] != nil || t.Queue.IsAtLocked(target)
 }
 
 // Found makes a publication dangling that only the driver reports, and asks for its detach. No VolumeAttachment asks for
-// the volume there; id has the node and the PersistentVolume alone. Found does nothing between terms, or if the
-// publication is dangling already.
+// the volume there; id has the node and the PersistentVolume alone. Found does nothing if the publication is dangling
+// already.
 func (t *Table) Found(id Identity, r attach.Record) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.Queue.IsOpenLocked() && t.dangling[r.Target] == nil {
+	defer t.lock()()
+	if t.dangling[r.Target] == nil {
 		t.disown(id, Publication{Record: r, Belief: Recorded}).Listed = true
 	}
 }
@@ -311,12 +246,7 @@ func (t *Table) Found(id Identity, r attach.Record) {
 // DropFound ends the publications that Found has made dangling: this process has not published them, and another listing
 // shows them again.
 func (t *Table) DropFound() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.dropFound()
-}
-
-func (t *Table) dropFound() {
+	defer t.lock()()
 	for _, u := range t.dangling {
 		if u.Listed {
 			t.resolve(u.Target)
@@ -330,8 +260,7 @@ func (t *Table) dropFound() {
 // timeout the longest that a call may take: a publish from before the driver's first answer to an unpublish may take effect for
 // so long.
 func (t *Table) Listed(has func(attach.Target) (listed, there bool), began time.Time, timeout time.Duration) []Dangling {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	var ended []Dangling
 	for _, u := range t.dangling {
 		listed, there := has(u.Target)

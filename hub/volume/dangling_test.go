@@ -71,7 +71,7 @@ func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationDanglingWhenThe
 		},
 		"postponed": func(table *volume.Table, e *queue.Item) { table.Queue.End(e, queue.Postpone(e.Lane, time.Hour)) },
 		"missing": func(table *volume.Table, e *queue.Item) {
-			table.Missing(e.Key.Name)
+			table.Missing(e.Key.Name, "")
 			table.Queue.End(e, queue.Finished)
 		},
 	} {
@@ -82,7 +82,7 @@ func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationDanglingWhenThe
 				e := taken(t, table, va.Name, queue.AttachLane, only("v", "a"))
 				c := table.Open(va)
 				if read {
-					table.ReadGone(volume.IdentityOf(va), false)
+					table.Missing(va.Name, va.UID)
 				} else {
 					table.Gone(volume.IdentityOf(va), nil, false)
 				}
@@ -110,7 +110,8 @@ func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationDanglingWhenThe
 				if detach == nil || got[attach] != nil {
 					t.Fatalf("%v began, want the detach, and not the attach elsewhere", got)
 				}
-				table.Resolve(at("a"))
+				u, _ := table.Dangling(at("a"))
+				table.Resolve(u)
 				table.Queue.End(detach, queue.Finished)
 				take(t, table, attach)
 			})
@@ -163,19 +164,6 @@ func TestUnpublishAtTheTargetResolvesAnDanglingPublicationUnlessItFails(t *testi
 			wantDangling(t, table, want...)
 		})
 	}
-}
-
-func TestDanglingPublicationWithoutAnEntryIsAskedForAgain(t *testing.T) {
-	table := openTable(10, 0, true)
-	table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
-	if n := table.Requeue(); n != 0 {
-		t.Errorf("%d were asked for, which have entries", n)
-	}
-	table.Queue.End(take(t, table, danglingKey("a")), queue.Finished) // and has forgotten to resolve it
-	if n := table.Requeue(); n != 1 {
-		t.Errorf("%d were asked for, want 1", n)
-	}
-	take(t, table, danglingKey("a"))
 }
 
 func TestAttachOfAVolumeThatIsLeftElsewhereWaitsForTheDetachAndForNoOther(t *testing.T) {

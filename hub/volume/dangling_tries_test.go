@@ -41,7 +41,7 @@ func TestDetachOfAnDanglingPublicationIsGivenUpOnlyAfterDefinitiveAnswersForLong
 			now := begin
 			var u volume.Dangling
 			for _, err := range c.errs {
-				u, _ = table.DanglingFailed(r.Target, err, now)
+				u, _ = table.DanglingFailed(r.Target, err, true, now)
 				now = now.Add(10 * time.Minute)
 			}
 			now = now.Add(-10 * time.Minute)
@@ -52,18 +52,11 @@ func TestDetachOfAnDanglingPublicationIsGivenUpOnlyAfterDefinitiveAnswersForLong
 	}
 }
 
-func TestItIsKnownForHowLongAnDanglingPublicationWaitsForItsOwnerToBecomeClear(t *testing.T) {
-	table, begin, unclear := openTable(1, 0, true), time.Now(), errors.New("unclear")
-	table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), begin)
-	table.DanglingWaits(at("a"), unclear, begin)
-	if got := table.DanglingWaits(at("a"), unclear, begin.Add(time.Minute)); got != time.Minute {
-		t.Errorf("waits for %v, want 1m", got)
-	}
-	if u, _ := table.Dangling(at("a")); u.Error != "unclear" || u.Failures != 0 {
-		t.Errorf("error %q after %d failures, want why it waits, which is no failure", u.Error, u.Failures)
-	}
-	table.DanglingFailed(at("a"), errors.New("failed"), begin.Add(2*time.Minute)) // it was tried
-	if got := table.DanglingWaits(at("a"), unclear, begin.Add(3*time.Minute)); got != 0 {
-		t.Errorf("waits for %v, want it counted from the last try", got)
+func TestWhatWasNotTriedHasNotFailed(t *testing.T) {
+	table, now := openTable(1, 0, true), time.Now()
+	table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), now)
+	u, ok := table.DanglingFailed(at("a"), errors.New("unclear"), false, now)
+	if !ok || u.Error != "unclear" || u.Failures != 0 || !u.Failed.IsZero() {
+		t.Errorf("error %q after %d failures at %v, want why it waits, which is no failure", u.Error, u.Failures, u.Failed)
 	}
 }

@@ -33,7 +33,7 @@
 // Terms. Dangling publications outlive terms of the driver's lease, and the
 // driver's absence from the configuration. A publication that was dangling before a gap in the
 // lease has Gap set until the next term confirms it, as another process may have detached it. A
-// publication whose owner vanished while another process worked is Unconfirmed, and dropped after a day.
+// publication whose owner vanished while another process worked is Unconfirmed, and dropped by a takeover a day later.
 // Both end if another process is seen to detach the volume there, or to attach a single-node volume
 // elsewhere.
 //

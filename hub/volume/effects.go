@@ -31,6 +31,9 @@ func (k EffectKind) Writes() bool {
 	return k == AddFinalizers || k == MarkAttached || k == Release || k == MarkDetached
 }
 
+// Calls reports whether an effect calls the driver.
+func (k EffectKind) Calls() bool { return k == Publish || k == Unpublish }
+
 // Effect is one step to the outside.
 type Effect struct {
 	Kind   EffectKind
@@ -148,15 +151,13 @@ func (a *Attachment) next(r Run) Effect {
 
 // NextEffect returns the next effect of a run.
 func (t *Table) NextEffect(a *Attachment, r Run) Effect {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	return a.next(r)
 }
 
 // Start notes that an effect begins: from now on it may have happened, whatever the answer.
 func (t *Table) Start(a *Attachment, r Run, e Effect) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	switch e.Kind {
 	case Publish:
 		t.resolve(e.Target) // the VolumeAttachment owns the publication now
@@ -175,8 +176,7 @@ func (t *Table) Start(a *Attachment, r Run, e Effect) {
 
 // Apply notes how an effect has ended.
 func (t *Table) Apply(a *Attachment, r *Run, e Effect, o Outcome) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	ok, key := o.Result == Succeeded, queue.AttachmentKey(a.Name)
 	a.Unsure = a.Unsure || o.Result == NotDone && e.Kind.Writes()
 	switch e.Kind {
@@ -203,7 +203,7 @@ func (t *Table) Apply(a *Attachment, r *Run, e Effect, o Outcome) {
 			if published {
 				a.Belief, a.Context = Recorded, nil
 			}
-		case published && (o.Result == Rejected || !a.keepsContext()):
+		case published && o.Result == Rejected:
 			// The publish context may be too large, say. The driver may return another one to
 			// another call.
 			a.Belief, a.Context = Uncertain, nil

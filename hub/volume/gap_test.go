@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
@@ -28,34 +27,25 @@ func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *te
 	if !table.OwesDetach() {
 		t.Error("it is not owed by this process")
 	}
-	take(t, table, danglingKey("a"))
 }
 
-func TestStandbyForgetsWhatAnotherMustHaveSeenToByNow(t *testing.T) {
-	for name, forget := range map[string]func(table *volume.Table, now time.Time){
-		"when something else vanishes": func(table *volume.Table, now time.Time) {
-			table.ObserveDeletion(volume.Identity{Name: "other", UID: "1"}, attach.Record{Target: attach.Target{VolumeHandle: "w", NodeID: "z"}}, now)
-			table.Resolve(attach.Target{VolumeHandle: "w", NodeID: "z"})
-		},
-		"when it takes the driver over": func(table *volume.Table, now time.Time) { table.Forget(now) },
-	} {
-		for _, confirmed := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, confirmed %v", name, confirmed), func(t *testing.T) {
-				table, began := volume.NewTable("f"), time.Now()
-				table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), began)
-				if confirmed {
-					table.Confirm()
-				}
-				forget(table, began.Add(24*time.Hour))
-				wantDangling(t, table, "a")
-				forget(table, began.Add(24*time.Hour+time.Minute)) // as often as it is looked for
-				if confirmed {
-					wantDangling(t, table, "a") // nobody else knows of it
-					return
-				}
-				wantDangling(t, table)
-			})
-		}
+func TestTakeoverForgetsWhatAnotherMustHaveSeenToByNow(t *testing.T) {
+	for _, confirmed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("confirmed %v", confirmed), func(t *testing.T) {
+			table, began := volume.NewTable("f"), time.Now()
+			table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), began)
+			if confirmed {
+				table.Confirm()
+			}
+			table.Forget(began.Add(24 * time.Hour))
+			wantDangling(t, table, "a")
+			table.Forget(began.Add(24*time.Hour + 1))
+			if confirmed {
+				wantDangling(t, table, "a") // nobody else knows of it
+				return
+			}
+			wantDangling(t, table)
+		})
 	}
 }
 

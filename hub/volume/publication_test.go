@@ -5,7 +5,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,9 +114,6 @@ func TestEffectsOfARunComeInOrderAndNoneIsNeedless(t *testing.T) {
 			attachAt("id-1"), nil, []string{"AddFinalizers", "MarkAttached"}},
 		"attach after the status was refused": {func(c opened) { c.run(attachAt("id-1"), outcomes{volume.MarkAttached: {Result: volume.Rejected}}) },
 			attachAt("id-1"), nil, []string{"ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
-		"attach after the status was not written, large publish context": {func(c opened) {
-			c.run(attachAt("id-1"), outcomes{volume.MarkAttached: notDone, volume.Publish: {Context: map[string]string{"k": strings.Repeat("x", 17<<10)}}})
-		}, guarded, nil, []string{"ReadSecret", "Publish", "MarkAttached"}},
 		"attach after the publish failed": {func(c opened) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) },
 			guarded, nil, []string{"ReadSecret", "Publish", "MarkAttached"}},
 		"attach again what the storage has lost": {func(c opened) { c.run(attachAt("id-1"), nil) },

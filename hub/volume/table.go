@@ -21,8 +21,8 @@ type Table struct {
 	dangling    map[attach.Target]*Dangling // dangling publications
 	closed      time.Time                   // when Close was called; zero: not yet
 	touched     map[attach.Target]bool      // during a listing; nil: there is none
-	// released are the VolumeAttachments that this process has detached, and whose finalizer it has removed. The last state that
-	// the watch reports still has the finalizer, so that it looks like an object that vanished with its volume attached.
+	// released are the VolumeAttachments whose last state, which the watch has yet to report, says nothing new: this process has removed
+	// their finalizers, which that state still has, or knows already that they are gone.
 	released map[types.UID]bool
 }
 
@@ -31,6 +31,12 @@ func NewTable(finalizer string) *Table {
 	t := &Table{Finalizer: finalizer, attachments: map[string]*Attachment{}, dangling: map[attach.Target]*Dangling{}, released: map[types.UID]bool{}}
 	t.Queue = queue.New(&t.mu, (*beliefs)(t))
 	return t
+}
+
+// lock locks the mutex. It returns what unlocks it.
+func (t *Table) lock() func() {
+	t.mu.Lock()
+	return t.mu.Unlock
 }
 
 // beliefs implements queue.Beliefs.
@@ -99,8 +105,7 @@ func (t *Table) HasPublications() (has bool) {
 
 // each calls do, under the mutex, with what is believed of each volume.
 func (t *Table) each(do func(*Publication)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	for _, a := range t.attachments {
 		do(&a.Publication)
 	}
@@ -112,8 +117,7 @@ func (t *Table) each(do func(*Publication)) {
 // OwesDetach reports whether this process has to detach a dangling publication, or may have to when a
 // worker has ended.
 func (t *Table) OwesDetach() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	owes := false
 	for _, u := range t.dangling {
 		owes = owes || u.Unconfirmed.IsZero()
@@ -128,8 +132,7 @@ func (t *Table) OwesDetach() bool {
 // to have ended, or a publication of its volume is dangling. Both count for at most stuckAfter: while
 // the driver is away they may never end.
 func (t *Table) Withholds(persistentVolume, handle string, stuckAfter time.Duration, now time.Time) (claimed, published bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	for _, a := range t.attachments {
 		claimed = claimed || a.PersistentVolume == persistentVolume && (a.gone.IsZero() || now.Sub(a.gone) < stuckAfter)
 	}
