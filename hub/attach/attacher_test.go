@@ -204,7 +204,7 @@ func TestNoWriteReachesTheAPIServerThatTheLimitRefuses(t *testing.T) {
 			func(s *scene) error {
 				pv := s.volume()
 				pv.Deleted = ptr(metav1.Now())
-				return s.ReleaseVolume(t.Context(), attaching.ReleaseVolume(pv, false))
+				return s.ReleaseVolume(t.Context(), pv, driverName)
 			}},
 		{"error of an attach", nil,
 			func(s *scene) error {

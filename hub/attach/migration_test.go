@@ -111,25 +111,23 @@ func TestFinalizerOfAVolumeGoesOnDeletionAndOnRollbackOfMigration(t *testing.T) 
 	for _, tc := range []struct {
 		name string
 		pv   *corev1.PersistentVolume
-		used bool
 		want bool
 	}{
-		{"migrated to this driver", migrated(gcePD), false, false},
-		{"migrated to this driver, being deleted", migrated(gcePD, dying), false, true},
-		{"rolled back", migrated(""), false, true},
-		{"migrated to another driver", migrated("other.example.com"), false, true},
-		{"rolled back, in use", migrated(""), true, false},
-		{"rolled back, finalizer gone before", migrated("", unguarded), false, false},
-		{"CSI volume", migrated("", csi), false, false},
-		{"CSI volume being deleted", migrated("", csi, dying), false, true},
+		{"migrated to this driver", migrated(gcePD), false},
+		{"migrated to this driver, being deleted", migrated(gcePD, dying), true},
+		{"rolled back", migrated(""), true},
+		{"migrated to another driver", migrated("other.example.com"), true},
+		{"rolled back, finalizer gone before", migrated("", unguarded), false},
+		{"CSI volume", migrated("", csi), false},
+		{"CSI volume being deleted", migrated("", csi, dying), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			patch := Driver{Name: gcePD}.ReleaseVolume(VolumeOf(tc.pv), tc.used)
-			if (patch != nil) != tc.want {
-				t.Fatalf("patch %v, want one: %v", patch, tc.want)
+			v := VolumeOf(tc.pv)
+			if got := v.Releasable(gcePD); got != tc.want {
+				t.Errorf("releasable: %v, want %v", got, tc.want)
 			}
 			if tc.want {
-				assertPatch(t, patch, "pv-1", `[{"op":"test","path":"/metadata/uid","value":"pv-uid-1"},
+				assertPatch(t, removeFinalizer(v.meta(), guard), "pv-1", `[{"op":"test","path":"/metadata/uid","value":"pv-uid-1"},
 					{"op":"test","path":"/metadata/finalizers/1","value":"`+guard+`"},
 					{"op":"remove","path":"/metadata/finalizers/1"}]`)
 			}

@@ -177,12 +177,3 @@ func (d Driver) nodeID(f Inputs, detaching bool) (string, error) {
 	}
 	return "", fmt.Errorf("csinode %q does not contain driver %q: the driver's node plugin is not registered there", va.Spec.NodeName, d.Name)
 }
-
-// ReleaseVolume returns the patch that removes the driver's finalizer from a PersistentVolume, nil
-// if the finalizer must stay or is not there. v may be nil. used: a VolumeAttachment names the volume.
-func (d Driver) ReleaseVolume(v *Volume, used bool) *Patch {
-	if used || v == nil || !v.Releasable(d.Name) {
-		return nil
-	}
-	return removeFinalizer(v.meta(), Finalizer(d.Name))
-}

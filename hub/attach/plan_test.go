@@ -279,7 +279,7 @@ func TestTrivialDriverIsMarkedAttachedOnly(t *testing.T) {
 	}
 }
 
-func TestFinalizerLeavesAVolumeOnlyWhenNobodyUsesIt(t *testing.T) {
+func TestFinalizerLeavesAVolumeThatIsBeingDeleted(t *testing.T) {
 	dying := volume(func(pv *corev1.PersistentVolume) {
 		pv.DeletionTimestamp, pv.Finalizers = ptr(metav1.Now()), []string{"kubernetes.io/pv-protection", finalizer}
 	})
@@ -287,21 +287,18 @@ func TestFinalizerLeavesAVolumeOnlyWhenNobodyUsesIt(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		pv   *Volume
-		used bool
 		want bool
 	}{
-		{"living", living, false, false},
-		{"dying, used", dying, true, false},
-		{"dying, unused", dying, false, true},
-		{"dying, without our finalizer", volume(func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = ptr(metav1.Now()) }), false, false},
+		{"living", living, false},
+		{"dying", dying, true},
+		{"dying, without our finalizer", volume(func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = ptr(metav1.Now()) }), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			patch := attaching.ReleaseVolume(tc.pv, tc.used)
-			if (patch != nil) != tc.want {
-				t.Fatalf("patch %v, want one: %v", patch, tc.want)
+			if got := tc.pv.Releasable(driverName); got != tc.want {
+				t.Errorf("releasable: %v, want %v", got, tc.want)
 			}
 			if tc.want {
-				assertPatch(t, patch, "pv-1", `[{"op":"test","path":"/metadata/uid","value":"pv-uid-1"},
+				assertPatch(t, removeFinalizer(tc.pv.meta(), finalizer), "pv-1", `[{"op":"test","path":"/metadata/uid","value":"pv-uid-1"},
 					{"op":"test","path":"/metadata/finalizers/1","value":"`+finalizer+`"},
 					{"op":"remove","path":"/metadata/finalizers/1"}]`)
 			}

@@ -61,7 +61,7 @@ func writingSteps() []step {
 		{"ReleaseVolume", []edit{attached}, true, func(o *outside, a attach.Attacher, _ attach.Plan) error {
 			pv := o.volume()
 			pv.DeletionTimestamp = new(metav1.Now())
-			return a.ReleaseVolume(o.t.Context(), o.decider.ReleaseVolume(attach.VolumeOf(pv), false))
+			return a.ReleaseVolume(o.t.Context(), attach.VolumeOf(pv), o.decider.Name)
 		}, "patch persistentvolumes", "PersistentVolume"},
 		{"SaveError of an attach", nil, false, func(o *outside, a attach.Attacher, _ attach.Plan) error {
 			return a.SaveError(o.t.Context(), o.attachment(), attach.Attaching, errors.New("no"))

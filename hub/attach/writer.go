@@ -171,10 +171,10 @@ func (w Writer) MarkDetached(ctx context.Context, va *storagev1.VolumeAttachment
 	return ignoreGone(w.patchStatus(ctx, newPatch(va, add("/status", storagev1.VolumeAttachmentStatus{}))))
 }
 
-// ReleaseVolume writes a patch that removes the finalizer from a PersistentVolume. It returns nil
-// if the PersistentVolume is gone.
-func (w Writer) ReleaseVolume(ctx context.Context, patch *Patch) error {
-	if err := ignoreGone(w.patchVolume(ctx, patch)); err != nil {
+// ReleaseVolume removes the finalizer of a driver from a PersistentVolume that has it. It returns nil if the
+// PersistentVolume is gone.
+func (w Writer) ReleaseVolume(ctx context.Context, v *Volume, driver string) error {
+	if err := ignoreGone(w.patchVolume(ctx, removeFinalizer(v.meta(), Finalizer(driver)))); err != nil {
 		return fmt.Errorf("remove finalizer from persistentvolume: %w", err)
 	}
 	return nil

@@ -164,7 +164,7 @@ func (c *Cluster) NodesOfDriver(driver string) map[string][]string {
 	return nodes
 }
 
-// ReleasableVolumes returns the PersistentVolumes that are Releasable by a driver and have its finalizer.
+// ReleasableVolumes returns the PersistentVolumes that are Releasable by a driver.
 func (c *Cluster) ReleasableVolumes(driver string) []*attach.Volume {
 	objs, _ := c.Volumes.GetIndexer().ByIndex(byReleasable, attach.Finalizer(driver)) // fails only for an unknown index
 	return slices.DeleteFunc(all[*attach.Volume](objs), func(v *attach.Volume) bool { return !v.Releasable(driver) })

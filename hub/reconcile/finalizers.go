@@ -14,8 +14,7 @@ import (
 func (w *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) queue.End {
 	name, settings := e.Key.Name, w.Settings()
 	pv := w.Overlay.Volume(name)
-	patch := w.Decider().ReleaseVolume(pv, w.Cluster.VolumeInUse(name))
-	if patch == nil {
+	if pv == nil || !pv.Releasable(w.Driver) || w.Cluster.VolumeInUse(name) {
 		return queue.Finished
 	}
 	switch claimed, published := w.Table.Withholds(name, pv.Handle, settings.StuckAfter, time.Now()); {
@@ -29,7 +28,7 @@ func (w *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) queue.End {
 		return queue.BackOff(queue.FinalizerLane, staleCachePause)
 	}
 	if err == nil {
-		err = w.attacher(e.Key).ReleaseVolume(ctx, patch)
+		err = w.attacher(e.Key).ReleaseVolume(ctx, pv, w.Driver)
 	}
 	switch {
 	case err == nil:

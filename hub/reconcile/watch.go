@@ -186,7 +186,7 @@ func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
 // changed, or when a VolumeAttachment that named it is gone.
 func (w *Worker) volumeChanged(v *attach.Volume) {
 	w.Overlay.PersistentVolumeChanged(v)
-	if attach.HasFinalizer(v.Finalizers, w.Table.Finalizer) && v.Releasable(w.Driver) {
+	if v.Releasable(w.Driver) {
 		w.Queue.Add(queue.FinalizerKey(v.Name), queue.FinalizerLane, queue.Place{})
 	}
 }

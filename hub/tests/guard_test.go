@@ -206,21 +206,21 @@ func TestStalePlanLosesNobodysFinalizer(t *testing.T) {
 	b.patchVolume(va.PersistentVolume, `{"metadata":{"finalizers":["example.com/a","example.com/b","`+ours+`","example.com/c"]}}`)
 	b.delete(va, testbed.PersistentVolume{Name: va.PersistentVolume})
 	stale = b.plan(va)
-	release := b.decider.ReleaseVolume(attach.VolumeOf(b.getVolume(va.PersistentVolume)), false)
+	before := attach.VolumeOf(b.getVolume(va.PersistentVolume))
 	// Where ours was is another one now.
 	b.setFinalizers(va.Name, `["example.com/b","`+ours+`","example.com/c"]`)
 	b.patchVolume(va.PersistentVolume, `{"metadata":{"finalizers":["example.com/b","`+ours+`","example.com/c"]}}`)
 	if err := b.carryOut(stale, progress); !errors.Is(err, attach.ErrStale) {
 		t.Errorf("detach by a stale plan: %v, want ErrStale", err)
 	}
-	if err := b.attacher().ReleaseVolume(b.ctx, release); !errors.Is(err, attach.ErrStale) {
-		t.Errorf("release the volume by a stale patch: %v, want ErrStale", err)
+	if err := b.attacher().ReleaseVolume(b.ctx, before, b.decider.Name); !errors.Is(err, attach.ErrStale) {
+		t.Errorf("release the volume by a stale cache: %v, want ErrStale", err)
 	}
 	b.wantFinalizers(va, "example.com/b", ours, "example.com/c")
 	if err := b.carryOut(b.plan(va), progress); err != nil {
 		t.Error(err)
 	}
-	if err := b.attacher().ReleaseVolume(b.ctx, b.decider.ReleaseVolume(attach.VolumeOf(b.getVolume(va.PersistentVolume)), false)); err != nil {
+	if err := b.attacher().ReleaseVolume(b.ctx, attach.VolumeOf(b.getVolume(va.PersistentVolume)), b.decider.Name); err != nil {
 		t.Error(err)
 	}
 	b.wantFinalizers(va, "example.com/b", "example.com/c")
