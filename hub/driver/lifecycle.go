@@ -23,7 +23,7 @@ type lifecycle struct {
 	gate   sync.Mutex        // held while the queue is opened or shut, and when the term begins to drain
 	opened reconcile.Session // the last session for which the queue was opened, nil if it was never open; guarded by gate
 
-	loops, workers sync.WaitGroup // the goroutines of the queue and of the periodic work, and those of items
+	workers sync.WaitGroup // the goroutines of the queue, of items and of the periodic work
 }
 
 // newLifecycle begins a term, and opens its route: also while the driver cannot be called, only this process may know the volume of a
@@ -43,7 +43,7 @@ func (l *lifecycle) run(ctx context.Context, term *lease.Term) {
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	defer context.AfterFunc(term.Lost(), cut)()
-	panics.Go(&l.loops, l.fail, func() {
+	panics.Go(&l.workers, l.fail, func() {
 		l.driver.Queue.Run(intake, func(e *queue.Item) {
 			panics.Go(&l.workers, l.fail, func() { l.work.Work(calls, e) })
 		})
@@ -65,7 +65,6 @@ func (l *lifecycle) run(ctx context.Context, term *lease.Term) {
 	})
 	end()
 	defer time.AfterFunc(l.driver.options.Grace, cut).Stop()
-	l.loops.Wait()
 	l.workers.Wait()
 	panics.Contain(l.fail, l.driver.Table.Close)
 	panics.Contain(l.work.CannotDrain, func() { l.work.DetachDangling(calls) })
@@ -92,7 +91,7 @@ type periodic struct {
 	since   time.Time // start of the term, or end of the last run; belongs to a run while it lasts
 }
 
-// startIfDue starts the work in a goroutine of l.loops if it is due. It returns when to ask again.
+// startIfDue starts the work in a goroutine of l.workers if it is due. It returns when to ask again.
 func (p *periodic) startIfDue(ctx context.Context, s registry.Settings, l *lifecycle) time.Duration {
 	if p.running.Load() {
 		return busyPause
@@ -101,7 +100,7 @@ func (p *periodic) startIfDue(ctx context.Context, s registry.Settings, l *lifec
 		return left
 	}
 	p.running.Store(true)
-	panics.Go(&l.loops, l.fail, func() {
+	panics.Go(&l.workers, l.fail, func() {
 		p.run(ctx)
 		p.since = time.Now()
 		p.running.Store(false)

@@ -46,7 +46,7 @@ func TestPeriodicWorkIsTimedFromTheEndOfItsLastRunAndFollowsTheSettings(t *testi
 		time.Sleep(2 * time.Second)
 		d.driver.SetSpec(driverWith(20*time.Second, 7))
 		attending.Wait()
-		d.loops.Wait()
+		d.workers.Wait()
 		want := []time.Duration{10 * time.Second, 25 * time.Second, 50 * time.Second}
 		if !slices.Equal(looks, want) {
 			t.Errorf("looks at %v, want %v", looks, want)
