@@ -31,8 +31,9 @@
 // The excuses of these checks, each as narrow as it can be:
 //
 //   - A network may hold a request back. A write that arrives during or right after a silence of its proxy counts from
-//     the begin of the silence. Requests do not say which process of a hub has sent them: a write counts for its hub,
-//     a call for its process.
+//     the begin of the silence. A write that arrives right after a pause of its process counts from the begin of the
+//     pause: it may have passed the fence before (package lease). Requests do not say which process of a hub has sent
+//     them: a write counts for its hub, a call for its process.
 //   - A driver that has refused a detach decides about the next publish itself, as below.
 //   - What a fault has attached or detached is no fault of a hub.
 //   - Volumes of a driver without PUBLISH_UNPUBLISH_VOLUME are reported as attached without a call.

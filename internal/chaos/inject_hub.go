@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 // planeTime is how long the API server may take to start.
@@ -46,14 +44,11 @@ func (i *injector) pause(ctx context.Context, r *replica, f Fault) (undo, error)
 		}
 		wait(ctx, time.Duration(random.Int64N(int64(rush))))
 	}
-	paused, err := r.signal("is paused", (*testbed.Process).Pause)
+	paused, err := r.pause("is paused")
 	if err != nil || !paused {
 		return nil, err
 	}
-	return func(context.Context) error {
-		_, err := r.signal("goes on", (*testbed.Process).Resume)
-		return err
-	}, nil
+	return func(context.Context) error { return r.resume() }, nil
 }
 
 // beginAPI begins a trouble in the proxy of one hub.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 // A takeover is the end of one hub's terms, in the middle of many moves, in the way that harms most when the next
@@ -70,12 +69,12 @@ func (i *injector) takeOverPaused(ctx context.Context, r *replica) (undo, error)
 	}
 	i.orderMoves() // also those pods that had an order already
 	until(pauseAt)
-	_, err = r.signal("is paused, its leases are not renewed", (*testbed.Process).Pause)
+	_, err = r.pause("is paused, its leases are not renewed")
 	if err == nil {
 		until(resumeAt)
 	}
 	// Resume, also after an error: nothing must stay as it is.
-	_, resumed := r.signal("goes on", (*testbed.Process).Resume)
+	resumed := r.resume()
 	wait(ctx, pace)
 	return nothing, errors.Join(err, resumed, release())
 }
@@ -139,14 +138,11 @@ func (i *injector) takeOverStale(ctx context.Context, r, other *replica) (undo, 
 	}
 	back := r.start
 	if r == i.world.hubs[0] && i.world.surviving.Load() {
-		if _, err := r.signal("is paused", (*testbed.Process).Pause); err != nil {
+		if _, err := r.pause("is paused"); err != nil {
 			return nil, err
 		}
 		wait(ctx, leaseTime)
-		back = func(context.Context) error {
-			_, err := r.signal("goes on", (*testbed.Process).Resume)
-			return err
-		}
+		back = func(context.Context) error { return r.resume() }
 	} else if !r.stop(ctx) {
 		return nil, nil
 	}

@@ -33,8 +33,8 @@ type proxy struct {
 	random   *rand.Rand
 	troubles map[*trouble]bool
 	watches  map[*context.CancelFunc]bool
-	shut     time.Time // since when nothing passes, now or last
-	opened   time.Time // when that ended
+	silence  hold // nothing passes
+	pause    hold // of the process
 }
 
 // newProxy starts a proxy and writes a kubeconfig that leads through it. The caller must
@@ -138,32 +138,52 @@ func (p *proxy) serveWatch(w http.ResponseWriter, r *http.Request) {
 
 // Shut lets nothing through from now on.
 func (p *proxy) Shut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.shut, p.opened = time.Now(), time.Time{}
+	p.holds(&p.silence, true)
 	p.Gate.Shut()
 }
 
 // Open lets everything through again.
 func (p *proxy) Open() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.opened = time.Now()
+	p.holds(&p.silence, false)
 	p.Gate.Open()
 }
 
-// afterSilence is for how long after a silence requests may arrive that were sent during it.
-const afterSilence = time.Second
+// hold is a time in which requests of a hub may be held back, the last of its kind. until is zero while it lasts.
+type hold struct{ from, until time.Time }
 
-// left returns when a request that arrives now left its process at the earliest: nobody can keep a network from
-// holding a request back.
+// A request that was held back arrives so long after the end of the hold at most. A process that goes on sends at once what
+// had passed its fence.
+const (
+	afterSilence = time.Second
+	afterPause   = 100 * time.Millisecond
+)
+
+// holds begins or ends a hold.
+func (p *proxy) holds(h *hold, begin bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if begin {
+		*h = hold{from: time.Now()}
+	} else {
+		h.until = time.Now()
+	}
+}
+
+// left returns when a request that arrives now left the fence of its process at the earliest: nobody can keep a network from
+// holding a request back, or a process from being paused while it sends one.
 func (p *proxy) left(now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.shut.IsZero() && (p.opened.IsZero() || now.Sub(p.opened) < afterSilence) {
-		return p.shut
+	left := now
+	for _, h := range []struct {
+		hold
+		after time.Duration
+	}{{p.silence, afterSilence}, {p.pause, afterPause}} {
+		if !h.from.IsZero() && (h.until.IsZero() || now.Sub(h.until) < h.after) && h.from.Before(left) {
+			left = h.from
+		}
 	}
-	return now
+	return left
 }
 
 // refuse answers with an error of the API server.

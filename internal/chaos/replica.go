@@ -175,13 +175,23 @@ func (r *replica) forget(p *testbed.Hub) {
 	}
 }
 
-// signal pauses or resumes the process, if there is one.
-func (r *replica) signal(what string, send func(*testbed.Process) error) (bool, error) {
+// pause stops the process, if there is one, until resume.
+func (r *replica) pause(what string) (bool, error) {
+	return r.signal(what, true, (*testbed.Process).Pause)
+}
+
+func (r *replica) resume() error {
+	_, err := r.signal("goes on", false, (*testbed.Process).Resume)
+	return err
+}
+
+func (r *replica) signal(what string, pause bool, send func(*testbed.Process) error) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.process == nil {
 		return false, nil
 	}
 	r.world.history.add(r.name, "%s", what)
+	r.proxy.holds(&r.proxy.pause, pause)
 	return true, send(r.process.Process)
 }

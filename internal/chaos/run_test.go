@@ -112,3 +112,16 @@ func TestAProxyMakesTheTroubleThatItIsToldTo(t *testing.T) {
 		t.Errorf("after the silence: %v", err)
 	}
 }
+
+// A process may be paused after a write has passed its fence, and sends it when it goes on. What comes later passes the fence
+// later.
+func TestAWriteRightAfterAPauseCountsFromItsBegin(t *testing.T) {
+	resumed := time.Now()
+	p := &proxy{pause: hold{from: resumed.Add(-time.Minute), until: resumed}}
+	if at := resumed.Add(afterPause / 2); !p.left(at).Equal(p.pause.from) {
+		t.Errorf("a write right after the pause counts from %v", p.left(at))
+	}
+	if at := resumed.Add(afterPause); !p.left(at).Equal(at) {
+		t.Errorf("a later write counts from %v", p.left(at))
+	}
+}
