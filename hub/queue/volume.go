@@ -127,7 +127,7 @@ func (q *Queue) delay(e *Item, due time.Time) {
 	q.signalVolume(e.place.Target.VolumeHandle)
 }
 
-// becomeDue lets an item that is in no list start as soon as Next allows.
+// becomeDue lets an item that is in no list start as soon as next allows.
 func (q *Queue) becomeDue(e *Item) {
 	q.steps++
 	e.came, e.pauses = q.steps, false
@@ -135,7 +135,7 @@ func (q *Queue) becomeDue(e *Item) {
 	q.reconsider(e)
 }
 
-// reconsider lets an item that is parked in no list start if Next allows it.
+// reconsider lets an item that is parked in no list start if next allows it.
 func (q *Queue) reconsider(e *Item) {
 	if handle := e.place.Target.VolumeHandle; handle != "" {
 		q.signalVolume(handle)
@@ -147,7 +147,7 @@ func (q *Queue) reconsider(e *Item) {
 // park notes what an item that is in no list waits for.
 func (q *Queue) park(e *Item, w Wait) { e.State, e.Wait, e.Due = Parked, w, time.Time{} }
 
-// toLane puts an item that Next lets start into its lane, or has it wait for a place on its node.
+// toLane puts an item that next lets start into its lane, or has it wait for a place on its node.
 func (q *Queue) toLane(e *Item) {
 	if q.needsPlace(e) {
 		q.parkAt(q.nodeOf(e), e)
