@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +36,26 @@ type attachment struct {
 
 // AttachmentChanged compares a VolumeAttachment that was added, where before is nil, has changed, or is gone, where now is nil.
 func (o *Observer) AttachmentChanged(before, now *storagev1.VolumeAttachment) {
-	o.Look(cmp.Or(now, before).Name)
+	if now != nil {
+		o.Look(now.Name)
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if a := o.attachments[before.Name]; a != nil && a.inputs.VolumeAttachment.UID == before.UID {
+		o.end(a, before)
+	}
+}
+
+// end ends the comparison of a VolumeAttachment that is gone, and judges its detach if its last state shows that it was being deleted.
+// The caller holds mu.
+func (o *Observer) end(a *attachment, last *storagev1.VolumeAttachment) {
+	delete(o.attachments, last.Name)
+	decider, _ := o.Decider()
+	if last.DeletionTimestamp != nil && attach.HasFinalizer(a.inputs.VolumeAttachment.Finalizers, attach.Finalizer(decider.Name)) {
+		differences, err := decider.Differences(attach.Detaching, a.inputs)
+		o.count(last, attach.Detaching, differences, err)
+	}
 }
 
 // Look compares a VolumeAttachment. It is also called when an object that it refers to has changed.
@@ -57,22 +75,18 @@ func (o *Observer) LookAtAll() {
 	}
 }
 
-// compare compares the VolumeAttachment that has a name, if there is one, and the one that had it. It reads the cache under mu: an
+// compare compares the VolumeAttachment that has a name, if there is one. It reads the cache under mu: an
 // older state must not follow a newer one.
 func (o *Observer) compare(decider attach.Driver, name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	va, a, finalizer := o.Cluster.Attachment(name), o.attachments[name], attach.Finalizer(decider.Name)
-	if a != nil && (va == nil || va.UID != a.inputs.VolumeAttachment.UID) {
-		if last := a.inputs.VolumeAttachment; last.DeletionTimestamp != nil && attach.HasFinalizer(last.Finalizers, finalizer) {
-			differences, err := decider.Differences(attach.Detaching, a.inputs)
-			o.count(last, attach.Detaching, differences, err)
-		}
-		delete(o.attachments, name)
-		a = nil
-	}
 	if va == nil {
-		return
+		return // the event of its deletion follows
+	}
+	if a != nil && va.UID != a.inputs.VolumeAttachment.UID {
+		o.end(a, a.inputs.VolumeAttachment)
+		a = nil
 	}
 	inputs := o.Cluster.Inputs(va)
 	if a == nil {

@@ -90,6 +90,7 @@ func TestEachAttachAndEachDetachOfAVolumeAttachmentCountsOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newObserver(t)
+			var last *storagev1.VolumeAttachment
 			for _, va := range c.states {
 				var err error
 				if va != nil {
@@ -100,7 +101,8 @@ func TestEachAttachAndEachDetachOfAVolumeAttachmentCountsOnce(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				o.Look("va")
+				o.AttachmentChanged(last, va)
+				last = va
 			}
 			got := o.Report()
 			got.Disagreements = nil
@@ -156,10 +158,27 @@ func TestVolumeAttachmentThatGoesWhileAllAreLookedAtIsForgotten(t *testing.T) {
 		if err := cachetest.Remove(o.Cluster, va); err != nil {
 			t.Fatal(err)
 		}
-		o.Look(va.Name)
+		o.AttachmentChanged(va, nil)
 	}
 	others.Wait()
 	if got := o.Report(); got.Pending > 0 {
 		t.Errorf("%d of no VolumeAttachment are pending", got.Pending)
+	}
+}
+
+// The cache may be ahead of the events that are handled.
+func TestDetachCountsAlsoIfTheCacheHasDroppedItsObjectBeforeItsDeletionIsSeen(t *testing.T) {
+	o, va := newObserver(t), attached("1", "id")
+	if err := cachetest.Put(o.Cluster, va); err != nil {
+		t.Fatal(err)
+	}
+	o.AttachmentChanged(nil, va)
+	if err := cachetest.Remove(o.Cluster, va); err != nil {
+		t.Fatal(err)
+	}
+	o.AttachmentChanged(va, deleted(attached("1", "id")))
+	o.AttachmentChanged(released(deleted(attached("1", "id"))), nil)
+	if got := o.Report(); !reflect.DeepEqual(*got, status.Observed{Agreed: 2}) {
+		t.Errorf("observed %+v, want the attach and the detach", got)
 	}
 }
