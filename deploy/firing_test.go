@@ -57,8 +57,8 @@ var firing = map[string][]struct{ series, fires string }{
 		{`attach_hub_dangling_publications{driver="d",pod="a"} 1x20`, `{driver="d"}`},
 	},
 	"AttachHubUnserved": {
-		{`attach_hub_unclaimed_oldest_seconds{attacher="d",pod="a"} 0+60x20`, `{attacher="d"}`},
-		{`attach_hub_unclaimed_oldest_seconds{attacher="d",pod="a"} 0x20`, ``},
+		{`attach_hub_unserved_oldest_seconds{attacher="d",pod="a"} 0+60x20`, `{attacher="d"}`},
+		{`attach_hub_unserved_oldest_seconds{attacher="d",pod="a"} 0x20`, ``},
 	},
 	"AttachHubForbidden": {
 		{`rest_client_requests_total{job="csi-attach-hub",namespace="n",pod="a",code="403"} 0+1x20

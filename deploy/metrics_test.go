@@ -30,7 +30,7 @@ func (oneDriver) Attachments(status.AttachmentFilter) []status.Attachment { retu
 func (oneDriver) Checklist(context.Context, string) []status.Check { return nil }
 
 func (oneDriver) Overview() status.Overview {
-	return status.Overview{Unclaimed: map[string]int{"other": 1}, Config: status.Config{Hash: "abc", Files: []status.ConfigFile{{Path: "f"}}}}
+	return status.Overview{Unserved: map[string]int{"other": 1}, Config: status.Config{Hash: "abc", Files: []status.ConfigFile{{Path: "f"}}}}
 }
 
 // targetLabels are those that Prometheus adds, by the ServiceMonitor.

@@ -236,8 +236,8 @@ func TestExplainNamesTheCause(t *testing.T) {
 			return "pod/default/explain-nowhere"
 		}, diagnosis.PodNotScheduled, "default/explain-nowhere"},
 		{"pod whose claim is missing", func() string {
-			s.create(testbed.Pod{Name: "explain-unclaimed", Node: "explain-a", Claims: []string{"explain-none"}})
-			return "pod/default/explain-unclaimed"
+			s.create(testbed.Pod{Name: "explain-unserved", Node: "explain-a", Claims: []string{"explain-none"}})
+			return "pod/default/explain-unserved"
 		}, diagnosis.ClaimMissing, "default/explain-none"},
 		{"claim that is not bound", func() string {
 			s.create(testbed.PersistentVolumeClaim{Name: "explain-pending", PersistentVolume: "explain-x"})

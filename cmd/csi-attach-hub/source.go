@@ -25,7 +25,7 @@ type statusSource struct {
 // Overview implements status.Source.
 func (s statusSource) Overview() status.Overview {
 	o := status.Overview{Version: version, Started: s.started, Config: s.config()}
-	o.Unclaimed, o.UnclaimedSince = s.Unserved()
+	o.Unserved, o.UnservedSince = s.Unserved()
 	if s.leases != nil {
 		for _, m := range s.leases.Members() {
 			o.Replicas = append(o.Replicas, m.Identity)

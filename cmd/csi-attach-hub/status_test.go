@@ -23,7 +23,7 @@ func fakeHub(t *testing.T, health status.HealthState, all ...status.Attachment) 
 		var answer any
 		switch q := r.URL.Query(); r.URL.Path {
 		case "/api/v1/overview":
-			answer = status.Overview{Identity: "hub-0", Unclaimed: map[string]int{"stray.example.com": 1}}
+			answer = status.Overview{Identity: "hub-0", Unserved: map[string]int{"stray.example.com": 1}}
 		case "/api/v1/drivers":
 			answer = status.DriverList{Drivers: []status.Driver{{Name: "d.example.com", State: "Ready", Up: true, Mode: "active", Health: status.Health{State: health},
 				Lease: status.Lease{Holder: "hub-0", Mine: true}, Lanes: []status.Lane{{Running: 1}}}}}
@@ -92,7 +92,7 @@ func TestMistakesOnTheCommandLineNameTheValidValues(t *testing.T) {
 		"status --fail-on=fine":           "--fail-on|fine|broken or attention",
 		"status --fail-on=broken --watch": "fail-on watch",
 		"status -o name":                  "--output|name|table, wide or json",
-		"volumes --state stcuk,failing,x": `--state "stcuk"|--state "x"|attaching, attached, detaching, waiting, failing, stuck, unclaimed, idle`,
+		"volumes --state stcuk,failing,x": `--state "stcuk"|--state "x"|attaching, attached, detaching, waiting, failing, stuck, unserved, idle`,
 		"volumes --health bad":            `--health "bad"|broken, attention, standby, fine`,
 		"volumes --all --state stuck":     "all state",
 		"volumes --all --health fine":     "all health",

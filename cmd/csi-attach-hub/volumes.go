@@ -70,7 +70,7 @@ func (f *volumesFlags) run(c *cobra.Command) error {
 	}
 	open := !f.all && len(states)+len(health) == 0 // only those for which an operation is due
 	if open {
-		states = []status.AttachmentState{status.Attaching, status.Detaching, status.Waiting, status.Failing, status.Stuck, status.Unclaimed}
+		states = []status.AttachmentState{status.Attaching, status.Detaching, status.Waiting, status.Failing, status.Stuck, status.Unserved}
 	}
 	f.warnIgnored(errOut)
 	hub, view, config, err := f.view(ctx)
@@ -84,12 +84,12 @@ func (f *volumesFlags) run(c *cobra.Command) error {
 	all := []status.Attachment{}
 	filter := status.AttachmentFilter{Driver: f.driver, Node: f.node, States: states, Health: health}
 	gaps := hub.Volumes(ctx, view, filter, func(a status.Attachment) {
-		idle := a.State == status.Unclaimed && a.Operation == ""
+		idle := a.State == status.Unserved && a.Operation == ""
 		if !(open && idle) && (f.namespace == "" || strings.HasPrefix(a.Claim, f.namespace+"/")) {
 			all = append(all, a)
 		}
 	})
-	if len(all) == 0 && gaps == nil && f.driver != "" && view.Driver(f.driver) == nil && view.Unclaimed[f.driver] == 0 {
+	if len(all) == 0 && gaps == nil && f.driver != "" && view.Driver(f.driver) == nil && view.Unserved[f.driver] == 0 {
 		return fmt.Errorf("--driver %q: the hub serves no such driver: csi-attach-hub status lists those that it serves", f.driver)
 	}
 	status.WorstFirst(all)

@@ -23,7 +23,7 @@ func someVolumes() []status.Attachment {
 	volume := func(name string, s status.AttachmentState, h status.HealthState, claim string) status.Attachment {
 		return status.Attachment{Name: name, Driver: "d.example.com", Node: "node-1", PersistentVolume: "pv-" + name, Claim: claim, State: s, Since: since, Health: status.Health{State: h}}
 	}
-	stray := volume("stray", status.Unclaimed, status.Broken, "")
+	stray := volume("stray", status.Unserved, status.Broken, "")
 	stray.Driver, stray.Operation = "stray.example.com", status.Attach
 	other := volume("other-node", status.Failing, status.Attention, "shop/other")
 	other.Node = "node-2"

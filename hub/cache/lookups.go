@@ -50,7 +50,7 @@ func (c *Cluster) attachmentsBy(index, value string) []*storagev1.VolumeAttachme
 // VolumeAttachments whose handle is not known.
 //
 // It takes time in proportion to the VolumeAttachments of the driver. An index would take
-// 300 bytes for each VolumeAttachment, and only handles of unowned publications are looked up.
+// 300 bytes for each VolumeAttachment, and only handles of dangling publications are looked up.
 func (c *Cluster) AttachmentsOfHandle(driver, handle string) []*storagev1.VolumeAttachment {
 	return slices.DeleteFunc(c.AttachmentsOfDriver(driver), func(va *storagev1.VolumeAttachment) bool { return c.VolumeHandle(va) != handle })
 }

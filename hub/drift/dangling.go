@@ -28,14 +28,14 @@ type dangling struct {
 
 // Reported returns the dangling volumes that are not detached, without those for which a VolumeAttachment, of any attacher, asks by
 // now.
-func (w *Watch) Reported() []status.UnownedPublication {
+func (w *Watch) Reported() []status.DanglingPublication {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var reported []status.UnownedPublication
+	var reported []status.DanglingPublication
 	for _, d := range w.dangling {
 		asks := func(va *storagev1.VolumeAttachment) bool { return slices.Contains(d.nodes, va.Spec.NodeName) }
 		if !d.since.IsZero() && !slices.ContainsFunc(w.Cluster.AttachmentsOfVolume(d.volume.Name), asks) {
-			reported = append(reported, status.UnownedPublication{VolumeHandle: d.volume.Handle, NodeID: d.record.Target.NodeID, Node: d.nodes[0],
+			reported = append(reported, status.DanglingPublication{VolumeHandle: d.volume.Handle, NodeID: d.record.Target.NodeID, Node: d.nodes[0],
 				PersistentVolume: d.volume.Name, Since: d.since, LastError: d.kept, Listed: true, ReportOnly: true})
 		}
 	}
@@ -46,7 +46,7 @@ func (w *Watch) Reported() []status.UnownedPublication {
 func (w *Watch) checkDangling(ctx context.Context, l listing) {
 	found, round := map[attach.Target]*dangling{}, w.Nodes.Round() // each Node is read once, and not for each volume
 	w.findClaimants(&l)
-	targets := l.unclaimed()
+	targets := l.unserved()
 	w.findVolumes(ctx, &l, targets...)
 	for _, at := range targets {
 		d, _ := w.look(&l, at)
@@ -127,8 +127,8 @@ func (w *Watch) whyKept(ctx context.Context, round uint64, d *dangling) string {
 	return unsure
 }
 
-// unclaimed returns the targets on nodes of this cluster that a listing has and no VolumeAttachment surely asks for.
-func (l *listing) unclaimed() []attach.Target {
+// unserved returns the targets on nodes of this cluster that a listing has and no VolumeAttachment surely asks for.
+func (l *listing) unserved() []attach.Target {
 	if !l.driver.Capabilities.PublishUnpublish || l.driver.NoAttach { // nobody has to ask for a volume
 		return nil
 	}

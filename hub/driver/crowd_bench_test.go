@@ -254,6 +254,6 @@ func BenchmarkScrape(b *testing.B) {
 type crowdSource struct{ *view.View }
 
 func (c crowdSource) Overview() (o status.Overview) {
-	o.Unclaimed, o.UnclaimedSince = c.Unserved()
+	o.Unserved, o.UnservedSince = c.Unserved()
 	return o
 }

@@ -17,12 +17,12 @@ const (
 	Waiting   AttachmentState = "waiting"   // the operation has not begun; Attachment.Waiting says why
 	Failing   AttachmentState = "failing"   // the last try failed; see NextTry
 	Stuck     AttachmentState = "stuck"     // without success for longer than stuckAfter; it is tried on
-	Unclaimed AttachmentState = "unclaimed" // its driver is not served here
+	Unserved  AttachmentState = "unserved"  // its driver is not served here
 	Idle      AttachmentState = "idle"      // no operation is due, and it is not attached
 )
 
 // AttachmentStates are all states.
-var AttachmentStates = []AttachmentState{Attaching, Attached, Detaching, Waiting, Failing, Stuck, Unclaimed, Idle}
+var AttachmentStates = []AttachmentState{Attaching, Attached, Detaching, Waiting, Failing, Stuck, Unserved, Idle}
 
 // Attachment is the state of one VolumeAttachment at one moment. JSON omits what is empty or
 // unknown, except Name, Driver, Node, State and Tries.

@@ -17,9 +17,9 @@ func HealthOfAttachment(in DiagnosisInput) Health {
 	a, due := in.Attachment, passed(in.Attachment.Since, in.Now)
 	h := Health{State: Attention, Since: a.Since}
 	switch {
-	case a.State == Stuck, a.State == Unclaimed && a.Operation != "" && due >= unservedTooLong:
+	case a.State == Stuck, a.State == Unserved && a.Operation != "" && due >= unservedTooLong:
 		h.State = Broken
-	case a.State == Failing, a.State == Unclaimed && a.Operation != "" && due >= slow:
+	case a.State == Failing, a.State == Unserved && a.Operation != "" && due >= slow:
 	case (a.State == Waiting || a.State == Attaching || a.State == Detaching) && (a.Tries > 0 || due >= slow || a.Waiting.Kind == WaitForCapacity ||
 		// Nothing is done until somebody acts, or the driver is back.
 		a.Waiting.Kind == WaitForDriver && slices.Contains([]string{StateLost, StateProbing, StateNameMismatch, StatePaused}, a.Waiting.DriverState)):

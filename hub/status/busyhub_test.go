@@ -22,7 +22,7 @@ func newBusyHub(drivers, attachments int) *fakeHub {
 			Warnings: []string{"drivers.yaml:31: drivers[4].timeout: 15s is shorter than most drivers need"},
 			Conflicts: []Conflict{{Driver: "nfs.csi.k8s.io", Winner: "drivers.yaml:12", Loser: "CSIDriver nfs.csi.k8s.io",
 				Reason: "the same driver is learned from two places"}}},
-		Unclaimed: map[string]int{"legacy.example.com": 12},
+		Unserved: map[string]int{"legacy.example.com": 12},
 	}
 	mine := h.overview.Identity
 	other := "csi-attach-hub-7c9d-fghij"
@@ -133,9 +133,9 @@ func (h *fakeHub) attach(drivers, n int, now time.Time) {
 		}
 		h.attachments[a.Name] = a
 	}
-	for i := range h.overview.Unclaimed["legacy.example.com"] {
+	for i := range h.overview.Unserved["legacy.example.com"] {
 		name := fmt.Sprintf("legacy-%02d", i)
-		a := Attachment{Name: name, Driver: "legacy.example.com", Node: "worker-1", State: Unclaimed}
+		a := Attachment{Name: name, Driver: "legacy.example.com", Node: "worker-1", State: Unserved}
 		a.Waiting = Wait{Kind: WaitForConfiguration}
 		h.attachments[name] = a
 	}

@@ -65,14 +65,14 @@ func (s gaugeSet) add(v view) {
 		s.conflicts(d.Name) // 0 for none
 	}
 	s.addConfig(v.Config, engaged)
-	s.addUnclaimed(v.Overview)
+	s.addUnserved(v.Overview)
 }
 
 func (s gaugeSet) addDriver(d Driver) {
 	driver := prometheus.Labels{"driver": d.Name}
 	s.gauge("driver_up", "Whether the driver is connected and well.", driver).Set(truth[d.Up])
 	s.gauge("driver_leader", "Whether this process works for the driver: it holds the driver's lease.", driver).Set(truth[d.Lease.Mine])
-	s.gauge("dangling_publications", "Volumes that are or may be published where no VolumeAttachment asks for them.", driver).Set(float64(d.UnownedCount))
+	s.gauge("dangling_publications", "Volumes that are or may be published where no VolumeAttachment asks for them.", driver).Set(float64(d.DanglingCount))
 	s.gauge("waiting_for_capacity", "Attaches that wait until a volume is detached from their node, which is full.", driver).Set(float64(d.WaitingForCapacity))
 	s.gauge("driver_info", "What the driver is and how it is served; always 1.",
 		prometheus.Labels{"driver": d.Name, "mode": d.Mode, "endpoint": d.Endpoint, "version": d.Version, "source": d.Source}).Set(1)
@@ -122,10 +122,10 @@ func (s gaugeSet) addConfig(c Config, engaged map[string]bool) {
 	}
 }
 
-// addUnclaimed shows both metrics of unclaimed VolumeAttachments for the same attachers.
-func (s gaugeSet) addUnclaimed(o Overview) {
-	counts, oldest := bounded(o.Unclaimed), map[string]float64{}
-	for attacher, since := range o.UnclaimedSince {
+// addUnserved shows both metrics of unserved VolumeAttachments for the same attachers.
+func (s gaugeSet) addUnserved(o Overview) {
+	counts, oldest := bounded(o.Unserved), map[string]float64{}
+	for attacher, since := range o.UnservedSince {
 		name := label(attacher)
 		if _, own := counts[name]; !own {
 			name = others
@@ -134,8 +134,8 @@ func (s gaugeSet) addUnclaimed(o Overview) {
 	}
 	for name, n := range counts {
 		attacher := prometheus.Labels{"attacher": name}
-		s.gauge("unclaimed_volumeattachments", "VolumeAttachments of a driver that is not served here.", attacher).Set(float64(n))
-		s.gauge("unclaimed_oldest_seconds", "Time that the longest-waiting VolumeAttachment of a driver that is not served here shows no sign of any attacher; 0 if none waits.",
+		s.gauge("unserved_volumeattachments", "VolumeAttachments of a driver that is not served here.", attacher).Set(float64(n))
+		s.gauge("unserved_oldest_seconds", "Time that the longest-waiting VolumeAttachment of a driver that is not served here shows no sign of any attacher; 0 if none waits.",
 			attacher).Set(oldest[name])
 	}
 }

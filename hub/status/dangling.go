@@ -10,7 +10,7 @@ import (
 
 // Diagnose says where a volume of a driver is published without a VolumeAttachment, how the tries to detach it ended, and
 // what to do.
-func (u UnownedPublication) Diagnose(driver string) diagnosis.Diagnosis {
+func (u DanglingPublication) Diagnose(driver string) diagnosis.Diagnosis {
 	is, place := "is or may be attached", "node ID "+u.NodeID
 	if u.Listed {
 		is = "is listed"
@@ -46,7 +46,7 @@ func (in DiagnosisInput) publishedElsewhere() (found []diagnosis.Diagnosis) {
 	if a.Operation == Detach || a.Cause().Code != "FailedPrecondition" {
 		return nil
 	}
-	for _, u := range in.Driver.Unowned {
+	for _, u := range in.Driver.Dangling {
 		if u.VolumeHandle == a.VolumeHandle && u.Node != a.Node {
 			d := u.Diagnose(a.Driver)
 			d.Verdict, d.Detail = diagnosis.PublishedElsewhere, cmp.Or(d.Detail, in.failed().Detail)
@@ -56,18 +56,18 @@ func (in DiagnosisInput) publishedElsewhere() (found []diagnosis.Diagnosis) {
 	return found
 }
 
-// addUnowned adds the publications that no VolumeAttachment asks for.
-func (h *Health) addUnowned(d Driver) {
+// addDangling adds the publications that no VolumeAttachment asks for.
+func (h *Health) addDangling(d Driver) {
 	since, dangling := map[bool]time.Time{}, 0 // by ReportOnly
-	for _, u := range d.Unowned {
+	for _, u := range d.Dangling {
 		if since[u.ReportOnly] = earliest(since[u.ReportOnly], u.Since); u.ReportOnly {
 			dangling++
 		}
 	}
-	if dangling == len(d.Unowned) { // and so those that are not shown
-		dangling = d.UnownedCount
+	if dangling == len(d.Dangling) { // and so those that are not shown
+		dangling = d.DanglingCount
 	}
-	if n := d.UnownedCount - dangling; n > 0 {
+	if n := d.DanglingCount - dangling; n > 0 {
 		h.add(Attention, d.says(diagnosis.LeftAttached, plural(n, "volume left attached", "volumes left attached, the oldest"), "",
 			"The hub keeps trying to detach them. csi-attach-hub status -o json lists them with their last errors.").From(since[false]))
 	}

@@ -24,7 +24,7 @@ type DiagnosisInput struct {
 func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 	a := in.Attachment
 	switch {
-	case in.Driver == nil || a.State == Unclaimed:
+	case in.Driver == nil || a.State == Unserved:
 		return DiagnoseUnserved(a.Driver, in.Conflicts)
 	case a.State == Attached && a.Operation == "":
 		found := []diagnosis.Diagnosis{a.says(diagnosis.IsAttached, "the volume is attached to node "+a.Node,
@@ -55,7 +55,7 @@ func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 		in.Driver = new(Driver)
 	}
 	a := in.Attachment
-	detachFirst := a.Waiting.Kind == WaitForDetach || a.Waiting.Kind == WaitForUnowned
+	detachFirst := a.Waiting.Kind == WaitForDetach || a.Waiting.Kind == WaitForDanglingDetach
 	full, hangs, elsewhere := a.Waiting.Kind == WaitForCapacity, in.hangs(), in.publishedElsewhere()
 	runs := a.State == Attaching || a.State == Detaching || !a.Call.Since.IsZero()
 	var found []diagnosis.Diagnosis
@@ -198,7 +198,7 @@ func (in DiagnosisInput) queued() diagnosis.Diagnosis {
 			fmt.Sprintf("Run csi-attach-hub explain %s to see why the volume is not detached yet. It can be on one node only.", a.Waiting.VolumeAttachment),
 			"Check that no Pod with the volume is left on that node: a detach begins when the kubelet has unmounted the volume. If the node is dead, taint it node.kubernetes.io/out-of-service.",
 		}
-	case WaitForUnowned:
+	case WaitForDanglingDetach:
 		d.Verdict = diagnosis.WaitingForDetach
 		d.Actions = []string{fmt.Sprintf("Run csi-attach-hub status, or look at the driver's page, for the last error of this detach: the volume was left attached at node ID %s.", a.Waiting.NodeID)}
 	case WaitForWorker:

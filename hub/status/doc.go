@@ -55,10 +55,10 @@
 // On connections to a loopback address, which kubectl port-forward makes, also:
 //
 //	/debug/pprof/               profiles, only with --profiling
-//	/api/v1/overview            version, identity, started, config, replicas (identities), and unclaimed:
+//	/api/v1/overview            version, identity, started, config, replicas (identities), and unserved:
 //	                            VolumeAttachments of drivers not served here, by attacher,
 //	                            without those that need no driver (attachRequired: false);
-//	                            unclaimedSince: those for which one waits, since when
+//	                            unservedSince: those for which one waits, since when
 //	/api/v1/drivers             {"drivers": [...]}, by name
 //	/api/v1/drivers/{name}      one of them, or 404
 //	/api/v1/attachments         {"attachments": [...], "total": n, "continue": "..."}, by name
@@ -95,8 +95,8 @@
 //	attach_hub_call_oldest_seconds{driver,operation}        of calls in flight; 0 if there is none
 //	attach_hub_stuck{driver,operation}
 //	attach_hub_dangling_publications{driver}                published where no VolumeAttachment asks for it
-//	attach_hub_unclaimed_volumeattachments{attacher}        100 attachers, the rest as "other"
-//	attach_hub_unclaimed_oldest_seconds{attacher}           since one of them waits without a sign of an attacher
+//	attach_hub_unserved_volumeattachments{attacher}        100 attachers, the rest as "other"
+//	attach_hub_unserved_oldest_seconds{attacher}           since one of them waits without a sign of an attacher
 //	attach_hub_registry_conflicts{driver}
 //	attach_hub_config_last_reload_successful{file}          of drivers.yaml, or of each file of a folder
 //	attach_hub_config_last_reload_success_timestamp_seconds

@@ -51,11 +51,11 @@ type Driver struct {
 	ConnectionError Failure   `json:"connectionError,omitzero"` // the last one, also if the connection is back
 	Failures        []Failure `json:"failures,omitempty"`       // the last few of operations, the latest first
 
-	// Unowned are the volumes that are or may be published where no VolumeAttachment asks for
-	// them, and that the hub still has to detach there; the oldest first, at most MostUnowned.
+	// Dangling are the volumes that are or may be published where no VolumeAttachment asks for
+	// them, and that the hub still has to detach there; the oldest first, at most MostDangling.
 	// Only the replica that works for the driver has them.
-	Unowned      []UnownedPublication `json:"unowned,omitempty"`
-	UnownedCount int                  `json:"unownedCount,omitempty"` // all of them
+	Dangling      []DanglingPublication `json:"dangling,omitempty"`
+	DanglingCount int                   `json:"danglingCount,omitempty"` // all of them
 
 	// FullNodes are the nodes to which the driver can attach no more volumes, the longest line first, at most
 	// MostFullNodes. Only the replica that works for the driver has them.
@@ -182,12 +182,12 @@ type Failure struct {
 // MostWaiters is how many claims that wait for a driver are shown.
 const MostWaiters = 5
 
-// MostUnowned is how many unowned publications of a driver are shown.
-const MostUnowned = 100
+// MostDangling is how many dangling publications of a driver are shown.
+const MostDangling = 100
 
-// UnownedPublication is a volume that is or may be published at a node where no VolumeAttachment asks
+// DanglingPublication is a volume that is or may be published at a node where no VolumeAttachment asks
 // for it: the VolumeAttachment was deleted without its finalizer, or has another node ID by now.
-type UnownedPublication struct {
+type DanglingPublication struct {
 	VolumeHandle     string    `json:"volumeHandle"`
 	NodeID           string    `json:"nodeID"`
 	Node             string    `json:"node,omitempty"`

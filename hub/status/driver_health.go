@@ -44,7 +44,7 @@ func HealthOfDriver(d Driver, replicas []string, now time.Time) Health {
 	h.addCalls(d, now)
 	h.addFull(d)
 	h.addQueue(d, state, service.Verdict != "", now)
-	h.addUnowned(d)
+	h.addDangling(d)
 	if d.RecordedCalls > 0 && d.Mode != modeObserve { // there the checklist has it
 		h.add(either(d.Mode == modeActive && d.Lease.Mine, Broken, Attention), DiagnoseCapability(d)) // nothing is attached or detached
 	}

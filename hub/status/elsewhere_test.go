@@ -18,8 +18,8 @@ func refusedAttachment(now time.Time) Attachment {
 }
 
 // listedAt is the volume of refusedAttachment where the driver lists it.
-func listedAt(now time.Time, nodeID, node string) UnownedPublication {
-	return UnownedPublication{VolumeHandle: "vol-1", NodeID: nodeID, Node: node, PersistentVolume: "pv-1", Since: now.Add(-12 * time.Second), Listed: true, ReportOnly: true}
+func listedAt(now time.Time, nodeID, node string) DanglingPublication {
+	return DanglingPublication{VolumeHandle: "vol-1", NodeID: nodeID, Node: node, PersistentVolume: "pv-1", Since: now.Add(-12 * time.Second), Listed: true, ReportOnly: true}
 }
 
 func TestAttachThatIsRefusedBecauseOfADanglingVolumeNamesTheNodeAndFreesIt(t *testing.T) {
@@ -30,7 +30,7 @@ func TestAttachThatIsRefusedBecauseOfADanglingVolumeNamesTheNodeAndFreesIt(t *te
 	detached.ReportOnly, kept.LastError = false, "two PersistentVolumes have the volume handle"
 	commands := diagnosis.DetachCommands("a.example.com", "worker-7", "pv-1")
 	for name, tt := range map[string]struct {
-		listed           UnownedPublication
+		listed           DanglingPublication
 		fact, detail, do string
 		commands         []string
 	}{
@@ -42,7 +42,7 @@ func TestAttachThatIsRefusedBecauseOfADanglingVolumeNamesTheNodeAndFreesIt(t *te
 		t.Run(name, func(t *testing.T) {
 			other := there
 			other.VolumeHandle = "vol-2"
-			d := Driver{Unowned: []UnownedPublication{other, listedAt(now, "i-1", "worker-1"), tt.listed}}
+			d := Driver{Dangling: []DanglingPublication{other, listedAt(now, "i-1", "worker-1"), tt.listed}}
 			found := DiagnoseWork(DiagnosisInput{Attachment: refusedAttachment(now), Driver: &d, Now: now})
 			first := found[0]
 			if first.Verdict != diagnosis.PublishedElsewhere || first.Object != "driver a.example.com" || first.Detail != tt.detail || !strings.Contains(first.Text(now), tt.fact) ||
@@ -61,7 +61,7 @@ func TestAttachThatIsRefusedBecauseOfADanglingVolumeNamesTheNodeAndFreesIt(t *te
 // The volume may be free by now, and the driver down.
 func TestErrorOfAnotherKindIsNotPutDownToWhereTheVolumeIs(t *testing.T) {
 	now := time.Now()
-	a, d := refusedAttachment(now), Driver{Unowned: []UnownedPublication{listedAt(now, "i-7", "worker-7")}}
+	a, d := refusedAttachment(now), Driver{Dangling: []DanglingPublication{listedAt(now, "i-7", "worker-7")}}
 	a.LastError = "rpc error: code = Unavailable desc = down"
 	if found := DiagnoseWork(DiagnosisInput{Attachment: a, Driver: &d, Now: now}); found[0].Verdict != diagnosis.BackendError || found[0].Detail != "down" {
 		t.Errorf("got %+v", found)
@@ -75,7 +75,7 @@ func TestPageOfAnAttachmentSaysWhichNodeHasItsVolume(t *testing.T) {
 	h.change(func() {
 		h.attachments["csi-1"] = refusedAttachment(now)
 		d := h.drivers["a.example.com"]
-		d.Unowned = []UnownedPublication{listedAt(now, "i-7", "worker-7")}
+		d.Dangling = []DanglingPublication{listedAt(now, "i-7", "worker-7")}
 		h.drivers["a.example.com"] = d
 	})
 	_, _, body := get(t, startServer(t, h)+"/attachments/csi-1")

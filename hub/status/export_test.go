@@ -1,4 +1,4 @@
 package status
 
 // WaitKinds are all of them.
-var WaitKinds = []WaitKind{WaitForDetach, WaitForUnowned, WaitForVolume, WaitForNode, WaitForWorker, WaitForDriver, WaitForConfiguration}
+var WaitKinds = []WaitKind{WaitForDetach, WaitForDanglingDetach, WaitForVolume, WaitForNode, WaitForWorker, WaitForDriver, WaitForConfiguration}

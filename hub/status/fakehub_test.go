@@ -111,7 +111,7 @@ func (h *fakeHub) Overview() Overview {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	o := h.overview
-	o.Unclaimed = maps.Clone(o.Unclaimed)
+	o.Unserved = maps.Clone(o.Unserved)
 	o.Replicas = slices.Clone(o.Replicas)
 	return o
 }

@@ -31,7 +31,7 @@ func TestPagesFitWideAndNarrowWindows(t *testing.T) {
 		"overview": "/", "trouble": "/#trouble", "lost": "/drivers/" + troubled.lost, "hanging": "/drivers/" + troubled.hanging, "full": "/drivers/" + troubled.full,
 		"paused": "/drivers/" + troubled.paused, "observed": "/drivers/" + troubled.observed, "left": "/drivers/" + troubled.left, "fine": "/drivers/" + troubled.fine,
 		"attachments": "/attachments", "stuck": "/attachments/" + vaName(1000), "hangs": "/attachments/" + vaName(2000),
-		"failing": "/attachments/" + vaName(4000), "attached": "/attachments/" + vaName(9000), "unclaimed": "/attachments/" + vaName(8000), "missing": "/drivers/none",
+		"failing": "/attachments/" + vaName(4000), "attached": "/attachments/" + vaName(9000), "unserved": "/attachments/" + vaName(8000), "missing": "/drivers/none",
 	} {
 		if name == "missing" {
 			b.expect("404")

@@ -26,7 +26,7 @@ func FuzzTexts(f *testing.F) {
 			set(reflect.ValueOf(v).Elem(), text)
 		}
 		driver.Name, driver.State, attachment.Name, attachment.Driver, attachment.State, attachment.Operation = name, "Ready", name, name, Stuck, Attach
-		overview.Unclaimed = map[string]int{text: 3}
+		overview.Unserved = map[string]int{text: 3}
 		h := newFakeHub()
 		h.engage(name).Call(text, 13, 0)
 		h.change(func() {

@@ -93,7 +93,7 @@ func TestMetricsHaveTheNamesTypesAndLabelsOfTheContract(t *testing.T) {
 	d := h.engage("a.example.com")
 	d.Drift("detached", "reattach")
 	h.change(func() {
-		h.overview.Unclaimed = map[string]int{"b.example.com": 3}
+		h.overview.Unserved = map[string]int{"b.example.com": 3}
 	})
 	type shape struct{ Type, Labels string }
 	want := map[string]shape{
@@ -115,8 +115,8 @@ func TestMetricsHaveTheNamesTypesAndLabelsOfTheContract(t *testing.T) {
 		"attach_hub_waiting_for_capacity":                         {"GAUGE", "driver"},
 		"attach_hub_drift_total":                                  {"COUNTER", "action driver kind"},
 		"attach_hub_observed_total":                               {"COUNTER", "agreement driver"},
-		"attach_hub_unclaimed_volumeattachments":                  {"GAUGE", "attacher"},
-		"attach_hub_unclaimed_oldest_seconds":                     {"GAUGE", "attacher"},
+		"attach_hub_unserved_volumeattachments":                   {"GAUGE", "attacher"},
+		"attach_hub_unserved_oldest_seconds":                      {"GAUGE", "attacher"},
 		"attach_hub_foreign_writer_total":                         {"COUNTER", "driver"},
 		"attach_hub_config_last_reload_successful":                {"GAUGE", "file"},
 		"attach_hub_config_last_reload_success_timestamp_seconds": {"GAUGE", ""},
@@ -302,26 +302,26 @@ func TestTheConfigHashDiffersWithTheConfiguration(t *testing.T) {
 	}
 }
 
-func TestUnclaimedAttachersAreBounded(t *testing.T) {
+func TestUnservedAttachersAreBounded(t *testing.T) {
 	h := newFakeHub()
 	url := startServer(t, h)
 	h.change(func() {
-		h.overview.Unclaimed = map[string]int{"big.example.com": 1000}
+		h.overview.Unserved = map[string]int{"big.example.com": 1000}
 		for i := range 499 {
-			h.overview.Unclaimed[fmt.Sprintf("%03d.example.com", i)] = 2
+			h.overview.Unserved[fmt.Sprintf("%03d.example.com", i)] = 2
 		}
 		for i := range 500 {
 			h.overview.Config.Conflicts = append(h.overview.Config.Conflicts, Conflict{Driver: fmt.Sprintf("%03d.example.com", i)})
 		}
 	})
 	families := scrape(t, url)
-	if got := len(families["attach_hub_unclaimed_volumeattachments"].GetMetric()); got != mostUnknown+1 {
+	if got := len(families["attach_hub_unserved_volumeattachments"].GetMetric()); got != mostUnknown+1 {
 		t.Errorf("%d attachers have a series", got)
 	}
-	if got := value(t, families, "attach_hub_unclaimed_volumeattachments", "attacher", "big.example.com"); got != 1000 {
+	if got := value(t, families, "attach_hub_unserved_volumeattachments", "attacher", "big.example.com"); got != 1000 {
 		t.Errorf("the biggest is %v", got)
 	}
-	if got := value(t, families, "attach_hub_unclaimed_volumeattachments", "attacher", "other"); got != 2*(500-mostUnknown) {
+	if got := value(t, families, "attach_hub_unserved_volumeattachments", "attacher", "other"); got != 2*(500-mostUnknown) {
 		t.Errorf("the rest is %v", got)
 	}
 	if got := len(families["attach_hub_registry_conflicts"].GetMetric()); got != mostUnknown+1 {
@@ -339,11 +339,11 @@ func TestAgesAreZeroWhereNothingWaits(t *testing.T) {
 				{Operation: Detach}, {Operation: Release, OldestSince: now.Add(-time.Hour)}}
 		})
 		h.change(func() {
-			h.overview.Unclaimed = map[string]int{"served.example.com": 5000, "waits.example.com": 4000}
+			h.overview.Unserved = map[string]int{"served.example.com": 5000, "waits.example.com": 4000}
 			for i := range mostUnknown + 10 {
-				h.overview.Unclaimed[fmt.Sprintf("%03d.example.com", i)] = 1000 - i
+				h.overview.Unserved[fmt.Sprintf("%03d.example.com", i)] = 1000 - i
 			}
-			h.overview.UnclaimedSince = map[string]time.Time{"waits.example.com": now.Add(-time.Hour),
+			h.overview.UnservedSince = map[string]time.Time{"waits.example.com": now.Add(-time.Hour),
 				"105.example.com": now.Add(-2 * time.Minute), "106.example.com": now.Add(-3 * time.Minute), "future.example.com": now.Add(time.Hour)}
 		})
 		all, err := gauges(h).Gather()
@@ -360,11 +360,11 @@ func TestAgesAreZeroWhereNothingWaits(t *testing.T) {
 			}
 		}
 		for attacher, want := range map[string]float64{"served.example.com": 0, "waits.example.com": 3600, "other": 180} {
-			if got := value(t, families, "attach_hub_unclaimed_oldest_seconds", "attacher", attacher); got != want {
+			if got := value(t, families, "attach_hub_unserved_oldest_seconds", "attacher", attacher); got != want {
 				t.Errorf("%s: got %v seconds, want %v", attacher, got, want)
 			}
 		}
-		if got := len(families["attach_hub_unclaimed_oldest_seconds"].GetMetric()); got != mostUnknown+1 {
+		if got := len(families["attach_hub_unserved_oldest_seconds"].GetMetric()); got != mostUnknown+1 {
 			t.Errorf("%d attachers have a series", got)
 		}
 	})
@@ -382,15 +382,15 @@ func TestHostileTextCostsNoScrape(t *testing.T) {
 	h.engage("a\xfd")
 	h.setDriver(hostile, func(d *Driver) { d.Version, d.Endpoint, d.Mode, d.Source = hostile, hostile, hostile, hostile })
 	h.change(func() {
-		h.overview.Unclaimed = map[string]int{"b\xff": 1, "b\xfe": 1, hostile: 1}
+		h.overview.Unserved = map[string]int{"b\xff": 1, "b\xfe": 1, hostile: 1}
 		h.overview.Config.Conflicts = []Conflict{{Driver: hostile}, {Driver: "c\xff"}}
 	})
 	families := scrape(t, url)
 	if got := value(t, families, "csi_sidecar_operations_seconds", "grpc_status_code", "Unknown"); got != 2 {
 		t.Errorf("%v calls with a code that there is not, want 2", got)
 	}
-	if got := value(t, families, "attach_hub_unclaimed_volumeattachments", "attacher", "b?"); got != 2 {
-		t.Errorf("got %v unclaimed ones, want both", got)
+	if got := value(t, families, "attach_hub_unserved_volumeattachments", "attacher", "b?"); got != 2 {
+		t.Errorf("got %v unserved ones, want both", got)
 	}
 	if got := len(families["attach_hub_driver_up"].GetMetric()); got != 2 {
 		t.Errorf("got %d drivers, want 2", got)
@@ -454,7 +454,7 @@ func TestMetricsOfClientGoAndTheProcessAreThere(t *testing.T) {
 func TestMetricsAreAsPromlintLikesThem(t *testing.T) {
 	h := newFakeHub()
 	h.engage("a.example.com").Drift("kind", "action")
-	h.change(func() { h.overview.Unclaimed = map[string]int{"b.example.com": 3} })
+	h.change(func() { h.overview.Unserved = map[string]int{"b.example.com": 3} })
 	families, err := prometheus.Gatherers{h.metrics.registry, gauges(h)}.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -26,12 +26,12 @@ type Overview struct {
 	Started  time.Time `json:"started,omitzero"`
 	Config   Config    `json:"config"`
 	Replicas []string  `json:"replicas,omitempty"` // their identities, in order
-	// Unclaimed counts the VolumeAttachments of drivers that are not served here, by
+	// Unserved counts the VolumeAttachments of drivers that are not served here, by
 	// spec.attacher, without those that need no driver.
-	Unclaimed map[string]int `json:"unclaimed,omitempty"`
-	// UnclaimedSince has those of these drivers, by spec.attacher, for which a VolumeAttachment waits to be
+	Unserved map[string]int `json:"unserved,omitempty"`
+	// UnservedSince has those of these drivers, by spec.attacher, for which a VolumeAttachment waits to be
 	// attached or detached: since when the longest-waiting one shows no sign of any attacher.
-	UnclaimedSince map[string]time.Time `json:"unclaimedSince,omitempty"`
+	UnservedSince map[string]time.Time `json:"unservedSince,omitempty"`
 }
 
 // Config is the state of the configuration and of the other sources of drivers.

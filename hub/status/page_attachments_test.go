@@ -14,7 +14,7 @@ func TestTheListIsFiltered(t *testing.T) {
 	for query, want := range map[string]string{
 		"":                                   "512",
 		"driver=" + busyName(1):              "50",
-		"state=unclaimed":                    "12",
+		"state=unserved":                     "12",
 		"state=stuck,failing":                "9",
 		"health=broken":                      "7",
 		"health=broken,attention":            "22",
@@ -23,7 +23,7 @@ func TestTheListIsFiltered(t *testing.T) {
 		"node=worker-1":                      "15",
 		"q=RESOURCEexhausted+worker-17":      "2",
 		"q=RESOURCEexhausted&state=attached": "none",
-		"q=unclaimed":                        "12",
+		"q=unserved":                         "12",
 		"q=stuck+" + busyName(1):             "7",
 		"driver=" + busyName(1) + "&q=lost":  "20",
 	} {
@@ -65,7 +65,7 @@ func TestTheListIsWorstFirst(t *testing.T) {
 
 func TestALongListSaysThatItIsCut(t *testing.T) {
 	u := startServer(t, newBusyHub(10, 345))
-	for query, want := range map[string]string{"": "100 of 357, worst first; search to see others<", "?state=unclaimed": "12 of 12, worst first<"} {
+	for query, want := range map[string]string{"": "100 of 357, worst first; search to see others<", "?state=unserved": "12 of 12, worst first<"} {
 		_, _, body := get(t, u+"/attachments"+query)
 		if !strings.Contains(body, want) {
 			t.Errorf("%s: want %s", query, want)

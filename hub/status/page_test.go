@@ -18,7 +18,7 @@ func makeHostile(d *Driver, a *Attachment, o *Overview) {
 		infect(reflect.ValueOf(v).Elem())
 	}
 	d.State, a.State, a.Operation, a.Driver = "Ready", Stuck, Attach, d.Name
-	o.Unclaimed = map[string]int{hostile: 3}
+	o.Unserved = map[string]int{hostile: 3}
 }
 
 func infect(v reflect.Value) {

@@ -24,8 +24,8 @@ func newTroubledHub(now time.Time) *fakeHub {
 				Rejected: "/etc/csi-attach-hub/drivers.yaml rejected; the previous configuration stays active"}},
 			Errors:    []string{"drivers.yaml:14: drivers[1].tls.caFile: open /tls/ca.crt: no such file or directory"},
 			Conflicts: []Conflict{{Driver: troubled.paused, Winner: "drivers.yaml:12", Loser: "CSIDriver nfs.csi.k8s.io", Reason: "the same driver is learned from two places"}}},
-		Replicas:  []string{"csi-attach-hub-7d9c6f5b8-k2xwq", "csi-attach-hub-7d9c6f5b8-m8zlt"},
-		Unclaimed: map[string]int{"legacy.storage.example.com": 2},
+		Replicas: []string{"csi-attach-hub-7d9c6f5b8-k2xwq", "csi-attach-hub-7d9c6f5b8-m8zlt"},
+		Unserved: map[string]int{"legacy.storage.example.com": 2},
 	}
 	engage := func(name string, change func(*Driver)) {
 		h.engage(name).fill(now, uint64(len(name)), 300*time.Millisecond)
@@ -61,7 +61,7 @@ func newTroubledHub(now time.Time) *fakeHub {
 		d.Checklist = []Check{{Name: "endpoint", OK: true, Text: d.Endpoint + " answers, under the name " + d.Name}, {Name: "secrets", Text: "1 of 4 cannot be read, for example storage/hostpath: forbidden"}}
 	})
 	engage(troubled.left, func(d *Driver) {
-		d.UnownedCount, d.Unowned = 2, []UnownedPublication{{VolumeHandle: "projects/platform-prod-1234/zones/europe-west3-b/disks/pvc-0b7c2f9e-4b1d-4c3e-9a55-0d6f3c2b0001", NodeID: "projects/platform-prod-1234/zones/europe-west3-b/instances/worker-7",
+		d.DanglingCount, d.Dangling = 2, []DanglingPublication{{VolumeHandle: "projects/platform-prod-1234/zones/europe-west3-b/disks/pvc-0b7c2f9e-4b1d-4c3e-9a55-0d6f3c2b0001", NodeID: "projects/platform-prod-1234/zones/europe-west3-b/instances/worker-7",
 			Node: "worker-7", PersistentVolume: "pvc-0b7c2f9e-4b1d-4c3e-9a55-0d6f3c2b0001", VolumeAttachment: vaName(7), Since: ago(time.Hour), Tries: 3, NextTry: now.Add(20 * time.Second), LastError: "rpc error: code = Internal desc = the disk is in use"},
 			{VolumeHandle: "projects/platform-prod-1234/zones/europe-west3-b/disks/pvc-0b7c2f9e-4b1d-4c3e-9a55-0d6f3c2b0002", NodeID: "projects/platform-prod-1234/zones/europe-west3-b/instances/worker-8",
 				Node: "worker-8", PersistentVolume: "pvc-0b7c2f9e-4b1d-4c3e-9a55-0d6f3c2b0002", Since: ago(30 * time.Minute), Listed: true, ReportOnly: true}}
@@ -109,5 +109,5 @@ func (h *fakeHub) troubledVolumes(now time.Time) {
 		a.Waiting = Wait{Kind: WaitForDriver, DriverState: "Ready", Reason: "observed"}
 	})
 	add(troubled.fine, 9000, 20, Attached, "", 40*time.Hour, func(int, *Attachment) {})
-	add("legacy.storage.example.com", 8000, 2, Unclaimed, Attach, 20*time.Minute, func(_ int, a *Attachment) { a.Waiting = Wait{Kind: WaitForConfiguration} })
+	add("legacy.storage.example.com", 8000, 2, Unserved, Attach, 20*time.Minute, func(_ int, a *Attachment) { a.Waiting = Wait{Kind: WaitForConfiguration} })
 }

@@ -109,7 +109,7 @@ func unixOrLast(t time.Time) int64 {
 
 // open reports whether an operation is due for a VolumeAttachment.
 func open(a Attachment) bool {
-	return a.State != Attached && a.State != Idle && (a.State != Unclaimed || a.Operation != "")
+	return a.State != Attached && a.State != Idle && (a.State != Unserved || a.Operation != "")
 }
 
 // Groups returns VolumeAttachments as groups that are in the same state for the same reason, in the order of their first

@@ -84,8 +84,8 @@ func TestVolumeThatASidecarAttachedForTheWrongObjectIsDetachedAtTheTakeover(t *t
 				if left := v.backend.Books().IsAttached("v", "id-n"); left == c.can {
 					t.Errorf("attached: %v, want %v", left, !c.can)
 				}
-				if v.unowned() > 0 {
-					t.Errorf("%d volumes said to be left attached", v.unowned())
+				if v.danglingCount() > 0 {
+					t.Errorf("%d volumes said to be left attached", v.danglingCount())
 				}
 			})
 		})

@@ -33,13 +33,13 @@ func (v *virtual) unpublishes() int {
 }
 
 // dangled returns what the status shows of volumes where no VolumeAttachment asks for them.
-func (v *virtual) dangled() []status.UnownedPublication {
+func (v *virtual) dangled() []status.DanglingPublication {
 	v.t.Helper()
 	d := v.hub.Drivers()[0]
-	if len(d.Unowned) != d.UnownedCount || v.metric("attach_hub_dangling_publications") != float64(d.UnownedCount) {
-		v.t.Errorf("%d are shown, %d counted, and the metric says %v", len(d.Unowned), d.UnownedCount, v.metric("attach_hub_dangling_publications"))
+	if len(d.Dangling) != d.DanglingCount || v.metric("attach_hub_dangling_publications") != float64(d.DanglingCount) {
+		v.t.Errorf("%d are shown, %d counted, and the metric says %v", len(d.Dangling), d.DanglingCount, v.metric("attach_hub_dangling_publications"))
 	}
-	return d.Unowned
+	return d.Dangling
 }
 
 // dangling has a volume on node n, where no VolumeAttachment asks for it.

@@ -120,7 +120,7 @@ func TestVolumeWhosePublishEndsTheDriverDoesNotKeepOthersFromBeingAttached(t *te
 	}
 }
 
-func TestUnownedVolumeWhoseUnpublishEndsTheDriverKeepsItsBackoff(t *testing.T) {
+func TestDanglingVolumeWhoseUnpublishEndsTheDriverKeepsItsBackoff(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.driver.Drift.Interval = 0
 		f := &fatal{unpublish: "v"}

@@ -118,15 +118,15 @@ func TestNewObjectOfANameThatTakesOverWhatTheOldOneLeftPublishesAgain(t *testing
 		v.refuseToDetach("id-n", codes.Internal)
 		v.deleteWithoutDetach(va)
 		v.pass(time.Second)
-		if n := v.unowned(); n != 1 {
+		if n := v.danglingCount(); n != 1 {
 			t.Fatalf("%d volumes said to be left attached, want one", n)
 		}
 		v.create(va)
 		v.pass(time.Minute)
 		v.turn(fakecsi.Knobs{ClearFaults: true})
 		v.pass(time.Hour)
-		if got := v.get(va.Name); !got.Status.Attached || len(got.Status.AttachmentMetadata) == 0 || v.unowned() > 0 {
-			t.Errorf("status %+v, %d volumes said to be left attached", got.Status, v.unowned())
+		if got := v.get(va.Name); !got.Status.Attached || len(got.Status.AttachmentMetadata) == 0 || v.danglingCount() > 0 {
+			t.Errorf("status %+v, %d volumes said to be left attached", got.Status, v.danglingCount())
 		}
 		want := []string{"ControllerPublishVolume id-n", "ControllerPublishVolume id-n"}
 		if calls := done(v.backend, "v"); !slices.Equal(calls, want) {

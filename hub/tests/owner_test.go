@@ -70,8 +70,8 @@ func TestVolumeOfALivingAttachmentIsNotSaidToBeLeftAttached(t *testing.T) {
 			v.api.Intercept(nil)
 			v.api.ReleaseWatches("volumeattachments")
 			v.pass(time.Hour)
-			if got := v.get(va.Name); !got.Status.Attached || v.unowned() > 0 || !v.backend.Books().IsAttached("v", "id-n") {
-				t.Errorf("%+v, %d volumes said to be left attached, attached %v", got.Status, v.unowned(), v.backend.Books().Attached)
+			if got := v.get(va.Name); !got.Status.Attached || v.danglingCount() > 0 || !v.backend.Books().IsAttached("v", "id-n") {
+				t.Errorf("%+v, %d volumes said to be left attached, attached %v", got.Status, v.danglingCount(), v.backend.Books().Attached)
 			}
 		})
 	}
@@ -94,7 +94,7 @@ func TestAttachElsewhereWaitsWhileItIsNotClearWhoHasWhatWasLeftAttached(t *testi
 		v.create(va)
 		v.pass(10 * time.Second)
 		v.turn(fakecsi.Knobs{ClearFaults: true})
-		if n := v.unowned(); n != 1 {
+		if n := v.danglingCount(); n != 1 {
 			t.Fatalf("%d volumes said to be left attached, want one", n)
 		}
 		elsewhere := v.attachment("v", "other")
@@ -138,7 +138,7 @@ func TestVolumeIsGivenUpAlsoWhereNoConnectionLasts(t *testing.T) {
 		v.refuseToDetach("id-n", codes.NotFound)
 		v.deleteWithoutDetach(va)
 		v.pass(3 * 24 * time.Hour)
-		if n := v.unowned(); n > 0 {
+		if n := v.danglingCount(); n > 0 {
 			t.Errorf("%d volumes said to be left attached after three days", n)
 		}
 	})
@@ -222,13 +222,13 @@ func TestFinalizerThatIsTakenBeforeTheDriverCouldBeCalledLeavesNothingAttached(t
 		v.pass(time.Second)
 		v.deleteWithoutDetach(va)
 		v.pass(time.Second)
-		if n := v.unowned(); n != 1 {
+		if n := v.danglingCount(); n != 1 {
 			t.Errorf("%d volumes said to be left attached, want one", n)
 		}
 		back.Store(true)
 		v.pass(time.Minute)
-		if books := v.backend.Books(); len(books.Attached) > 0 || v.unowned() > 0 {
-			t.Errorf("attached %v, %d volumes said to be left attached", books.Attached, v.unowned())
+		if books := v.backend.Books(); len(books.Attached) > 0 || v.danglingCount() > 0 {
+			t.Errorf("attached %v, %d volumes said to be left attached", books.Attached, v.danglingCount())
 		}
 	})
 }

@@ -45,8 +45,8 @@ func TestAVolumeAttachmentThatIsNotServedShowsTheOperationThatIsDueAndSinceWhen(
 			if want.Operation == "" { // nothing is due
 				wait = ""
 			}
-			if a.State != status.Unclaimed || a.Waiting.Kind != wait {
-				t.Errorf("%s is %s and waits for %q, want it unclaimed and waiting for %q", name, a.State, a.Waiting.Kind, wait)
+			if a.State != status.Unserved || a.Waiting.Kind != wait {
+				t.Errorf("%s is %s and waits for %q, want it unserved and waiting for %q", name, a.State, a.Waiting.Kind, wait)
 			}
 			if a.Operation != want.Operation || !a.Since.Equal(want.Since) || a.LastError != want.LastError {
 				t.Errorf("%s: operation %q since %v, last error %q; want %q since %v, %q", name, a.Operation, a.Since, a.LastError, want.Operation, want.Since, want.LastError)

@@ -16,7 +16,7 @@ import (
 )
 
 // Rule: a claim's note is overwritten only after one unpublish at the old target has been answered, if only with an
-// error; then the old target is an unowned publication.
+// error; then the old target is a dangling publication.
 func TestNoteOfATargetStaysUntilTheDriverWasAskedToDetachThere(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.create(testbed.Secret{Name: "publish", Data: map[string]string{"key": "one"}})
@@ -40,19 +40,19 @@ func TestNoteOfATargetStaysUntilTheDriverWasAskedToDetachThere(t *testing.T) {
 		})
 		v.register("n", "id-new")
 		v.pass(time.Hour)
-		if noted() != "id-n" || v.unowned() > 0 {
-			t.Errorf("noted at %q before the driver was asked, %d volumes said to be left attached", noted(), v.unowned())
+		if noted() != "id-n" || v.danglingCount() > 0 {
+			t.Errorf("noted at %q before the driver was asked, %d volumes said to be left attached", noted(), v.danglingCount())
 		}
 		v.api.Intercept(nil)
 		v.pass(2 * time.Minute)
-		if got := v.get(va.Name); noted() != "id-new" || !got.Status.Attached || v.unowned() != 1 {
-			t.Errorf("noted at %q, %+v, %d volumes said to be left attached; want it attached as id-new, and one left", noted(), got.Status, v.unowned())
+		if got := v.get(va.Name); noted() != "id-new" || !got.Status.Attached || v.danglingCount() != 1 {
+			t.Errorf("noted at %q, %+v, %d volumes said to be left attached; want it attached as id-new, and one left", noted(), got.Status, v.danglingCount())
 		}
 		v.turn(fakecsi.Knobs{ClearFaults: true})
 		v.pass(2 * time.Minute)
 		want := []string{"ControllerPublishVolume id-new", "ControllerUnpublishVolume id-n"}
-		if calls := done(v.backend, "v"); !slices.Equal(calls, want) || v.unowned() > 0 {
-			t.Errorf("calls %v, want %v; %d volumes said to be left attached", calls, want, v.unowned())
+		if calls := done(v.backend, "v"); !slices.Equal(calls, want) || v.danglingCount() > 0 {
+			t.Errorf("calls %v, want %v; %d volumes said to be left attached", calls, want, v.danglingCount())
 		}
 	})
 }

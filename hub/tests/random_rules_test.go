@@ -91,20 +91,20 @@ func (t *trial) checkUnpublish(c safety.Call) {
 	deleted := slices.ContainsFunc(vas, func(va storagev1.VolumeAttachment) bool {
 		return va.DeletionTimestamp != nil && va.Spec.NodeName == node
 	})
-	for u := range t.unowned() {
+	for u := range t.dangling() {
 		if u.VolumeHandle == c.Volume && u.NodeID == c.Node {
 			t.check(safety.Use(c, node != "" && t.uses(node, c.Volume), deleted))
 		}
 	}
 }
 
-// unowned yields what the hubs say to be published where no VolumeAttachment asks for it.
-func (t *trial) unowned() iter.Seq2[status.UnownedPublication, string] {
-	return func(yield func(status.UnownedPublication, string) bool) {
+// dangling yields what the hubs say to be published where no VolumeAttachment asks for it.
+func (t *trial) dangling() iter.Seq2[status.DanglingPublication, string] {
+	return func(yield func(status.DanglingPublication, string) bool) {
 		for _, r := range t.replicas {
 			if p := r.get(); p != nil {
 				for _, d := range p.hub.Drivers() {
-					for _, u := range d.Unowned {
+					for _, u := range d.Dangling {
 						if !yield(u, p.name) {
 							return
 						}
@@ -158,7 +158,7 @@ func (t *trial) checkWrite(p *process, request *http.Request) (*http.Response, e
 		t.checkAttachmentWrite(*before, t.get(name))
 	}
 	if resource == "volumeattachments" {
-		t.lookForUnclaimed()
+		t.lookForUnserved()
 	} else if had && !t.hasVolume(name) {
 		t.checkPersistentVolumeGone(p, name)
 	}
@@ -166,7 +166,7 @@ func (t *trial) checkWrite(p *process, request *http.Request) (*http.Response, e
 }
 
 // checkAttachmentWrite checks what a write has made of a VolumeAttachment. One may go if its node has another node ID now:
-// what is published at the former one is unowned then. Where no attach is required, the status says so before the detach.
+// what is published at the former one is dangling then. Where no attach is required, the status says so before the detach.
 func (t *trial) checkAttachmentWrite(before storagev1.VolumeAttachment, now *storagev1.VolumeAttachment) {
 	was := claimOf(before)
 	is := safety.Claim{Name: was.Name, Volume: was.Volume, Attached: was.Attached}
@@ -188,17 +188,17 @@ func (t *trial) checkPersistentVolumeGone(p *process, volume string) {
 	named := claims(t.attachmentsOf(volume))
 	stuckAfter := t.driver.StuckAfter
 	t.mu.Lock()
-	since := t.unclaimed[volume]
+	since := t.unserved[volume]
 	t.mu.Unlock()
-	unclaimed := !since.IsZero() && time.Since(since) >= stuckAfter
+	unserved := !since.IsZero() && time.Since(since) >= stuckAfter
 	stuck := map[string]bool{}
-	for u, by := range t.unowned() {
+	for u, by := range t.dangling() {
 		stuck[u.NodeID] = stuck[u.NodeID] || by == p.name && u.VolumeHandle == volume && time.Since(u.Since) >= stuckAfter
 	}
 	w := t.published()
 	has := w.Has
 	w.Claims, w.Has = named, func(at safety.Place) safety.Known {
-		if unclaimed || stuck[at.Node] {
+		if unserved || stuck[at.Node] {
 			return min(safety.Perhaps, has(at))
 		}
 		return has(at)
@@ -249,7 +249,7 @@ func (t *trial) rest() safety.Rest {
 }
 
 // unsettled returns what is not as it is asked for.
-func (t *trial) unsettled() []string { return append(texts(t.rest().Settled()), t.unownedByAny()...) }
+func (t *trial) unsettled() []string { return append(texts(t.rest().Settled()), t.danglingByAny()...) }
 
 func texts(errs []error) (all []string) {
 	for _, err := range errs {
@@ -266,10 +266,10 @@ func (t *trial) isWaitedFor(volume, nodeID string) bool {
 	})
 }
 
-// unownedByAny returns what the hubs say to be published where no VolumeAttachment asks for it, and where it may not stay.
-func (t *trial) unownedByAny() []string {
+// danglingByAny returns what the hubs say to be published where no VolumeAttachment asks for it, and where it may not stay.
+func (t *trial) danglingByAny() []string {
 	var found []string
-	for u, by := range t.unowned() {
+	for u, by := range t.dangling() {
 		if u.ReportOnly && t.mayStay(u.VolumeHandle, u.NodeID) || t.isWaitedFor(u.VolumeHandle, u.NodeID) {
 			continue
 		}
@@ -282,7 +282,7 @@ func (t *trial) unownedByAny() []string {
 func (t *trial) leftOver() []string {
 	rest := t.rest()
 	rest.Wants, rest.Keeps = map[string]safety.Want{}, []string{}
-	found := append(texts(rest.Settled()), t.unownedByAny()...)
+	found := append(texts(rest.Settled()), t.danglingByAny()...)
 	calls := map[string]int{}
 	for _, c := range t.backend.Books().Calls {
 		if c.Volume != "" {

@@ -20,7 +20,7 @@ import (
 func newTrial(v *virtual, seed uint64, logs bool) *trial {
 	random := rand.New(rand.NewPCG(seed, 1))
 	t := &trial{virtual: v, scenario: scenario(seed % uint64(scenarios)), random: random, faults: rand.New(rand.NewPCG(seed, 2)), strays: rand.New(rand.NewPCG(seed, 3)), others: rand.New(rand.NewPCG(seed, 4)), logs: logs,
-		held: map[string]bool{}, began: time.Now(), definitive: 8, contested: map[string]bool{}, metFault: map[string]time.Time{}, unclaimed: map[string]time.Time{}, atOnce: map[string]int{}}
+		held: map[string]bool{}, began: time.Now(), definitive: 8, contested: map[string]bool{}, metFault: map[string]time.Time{}, unserved: map[string]time.Time{}, atOnce: map[string]int{}}
 	v.observe = t.saw
 	v.driver.ParallelMultiNode = random.IntN(4) > 0
 	v.driver.Timeout = []time.Duration{10 * time.Second, 2 * time.Minute}[random.IntN(2)]
@@ -240,7 +240,7 @@ func (t *trial) ask(volume trialVolume, hasty bool) {
 	}
 	t.say("STEP create VolumeAttachment %s", va.Name)
 	t.create(va)
-	t.lookForUnclaimed()
+	t.lookForUnserved()
 }
 
 // deleteSome deletes a VolumeAttachment.
@@ -261,7 +261,7 @@ func (t *trial) moveSome() {
 func (t *trial) deleteAttachment(va storagev1.VolumeAttachment) {
 	t.say("STEP delete VolumeAttachment %s", va.Name)
 	t.delete(testbed.VolumeAttachment{Name: va.Name})
-	t.lookForUnclaimed()
+	t.lookForUnserved()
 }
 
 // one draws one of the VolumeAttachments of a kind.
@@ -332,12 +332,12 @@ func (t *trial) stripSome() {
 	if !deleted {
 		t.deleteAttachment(va)
 	}
-	t.lookForUnclaimed()
+	t.lookForUnserved()
 	t.pass(time.Second) // the watch tells it
 }
 
-// lookForUnclaimed notes since when no VolumeAttachment names a volume.
-func (t *trial) lookForUnclaimed() {
+// lookForUnserved notes since when no VolumeAttachment names a volume.
+func (t *trial) lookForUnserved() {
 	claimed := map[string]bool{}
 	for _, va := range t.attachments() {
 		claimed[volumeOf(va)] = true
@@ -346,9 +346,9 @@ func (t *trial) lookForUnclaimed() {
 	defer t.mu.Unlock()
 	for _, volume := range t.volumes {
 		if claimed[volume.name] {
-			delete(t.unclaimed, volume.name)
-		} else if t.unclaimed[volume.name].IsZero() {
-			t.unclaimed[volume.name] = time.Now()
+			delete(t.unserved, volume.name)
+		} else if t.unserved[volume.name].IsZero() {
+			t.unserved[volume.name] = time.Now()
 		}
 	}
 	for volume := range t.contested {

@@ -30,7 +30,7 @@ func TestAttachThatADanglingVolumeBlocksHealsAfterTwoListings(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.unexpected(registry.UnexpectedDetach)
 		v.driver.Drift.Interval = time.Hour
-		v.dangling()
+		v.danglingCount()
 		v.start()
 		v.create(v.attachment("v", "m"))
 		v.pass(time.Second)
@@ -51,13 +51,13 @@ func TestAttachWaitsForTheDetachElsewhere(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.unexpected(registry.UnexpectedDetach)
 		v.driver.Timeout = time.Hour
-		v.dangling()
+		v.danglingCount()
 		v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerUnpublishVolume}}})
 		v.start()
 		v.create(v.attachment("v", "m"))
 		v.pass(5 * time.Minute)
 		seen, elsewhere := v.seen("v-m"), v.elsewhere("v-m")
-		if seen.Waiting.Kind != status.WaitForUnowned || len(elsewhere) != 1 || !strings.HasPrefix(elsewhere[0].Actions[0], "Wait: the hub detaches it there") || !strings.Contains(elsewhere[0].Fact, "(node n)") {
+		if seen.Waiting.Kind != status.WaitForDanglingDetach || len(elsewhere) != 1 || !strings.HasPrefix(elsewhere[0].Actions[0], "Wait: the hub detaches it there") || !strings.Contains(elsewhere[0].Fact, "(node n)") {
 			t.Errorf("waits for %+v, elsewhere %+v", seen.Waiting, elsewhere)
 		}
 		v.turn(fakecsi.Knobs{ReleaseAll: true})
@@ -70,7 +70,7 @@ func TestAttachWaitsForTheDetachElsewhere(t *testing.T) {
 
 func TestViewOfARefusedAttachNamesTheNodeThatHasTheVolume(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		v.dangling()
+		v.danglingCount()
 		v.start()
 		v.create(v.attachment("v", "m"))
 		v.pass(5 * time.Minute)
@@ -90,7 +90,7 @@ func TestViewOfARefusedAttachNamesTheNodeThatHasTheVolume(t *testing.T) {
 func TestVolumeInUseOnItsNodeIsNotFreedForARefusedAttach(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.unexpected(registry.UnexpectedDetach)
-		v.dangling()
+		v.danglingCount()
 		v.inUse("n", "kubernetes.io/csi/"+virtualDriver+"^v")
 		v.start()
 		v.create(v.attachment("v", "m"))
@@ -117,7 +117,7 @@ func (s lyingSession) ListVolumes(context.Context, int) (csiclient.Published, ti
 func TestDriverThatRefusesAnAttachWhateverIsDetachedIsNotCalledWithoutEnd(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.unexpected(registry.UnexpectedDetach)
-		v.dangling()
+		v.danglingCount()
 		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.FailedPrecondition}}})
 		v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 			return lyingSession{newBackendSession(v.backend)}, nil

@@ -55,11 +55,11 @@ func (v *virtual) connectOnceWithUnpublish() (end func()) {
 	return func() { sessions[0].Close() }
 }
 
-// unowned are the volumes that the hub says to have been left attached.
-func (v *virtual) unowned() int {
+// danglingCount is how many dangling publications the hub shows.
+func (v *virtual) danglingCount() int {
 	n := 0
 	for _, d := range v.hub.Drivers() {
-		n += len(d.Unowned)
+		n += len(d.Dangling)
 	}
 	return n
 }
@@ -79,12 +79,12 @@ func TestVolumeThatADriverDoesNotKnowAtItsOldNodeIDIsGivenUp(t *testing.T) {
 				if v.get(va.Name) != nil {
 					t.Fatal("the VolumeAttachment is there, though the driver detaches at the new ID")
 				}
-				if !v.hasVolume("v") || v.unowned() != 1 {
-					t.Errorf("PersistentVolume there: %v, %d volumes said to be left attached; want it kept, and one", v.hasVolume("v"), v.unowned())
+				if !v.hasVolume("v") || v.danglingCount() != 1 {
+					t.Errorf("PersistentVolume there: %v, %d volumes said to be left attached; want it kept, and one", v.hasVolume("v"), v.danglingCount())
 				}
 				v.pass(time.Hour)
-				if v.hasVolume("v") || v.unowned() != 0 {
-					t.Errorf("an hour later: PersistentVolume there: %v, %d volumes said to be left attached", v.hasVolume("v"), v.unowned())
+				if v.hasVolume("v") || v.danglingCount() != 0 {
+					t.Errorf("an hour later: PersistentVolume there: %v, %d volumes said to be left attached", v.hasVolume("v"), v.danglingCount())
 				}
 				calls, reads := v.calls(fakecsi.ControllerUnpublishVolume, "v", "id-n"), v.api.Count("get", "volumeattachments")
 				v.pass(2 * 24 * time.Hour)
@@ -115,9 +115,9 @@ func TestVolumeWhoseFinalizerWasTakenIsGivenUpWhenTheDriverDoesNotKnowIt(t *test
 		v.pass(time.Hour)
 		calls := v.calls(fakecsi.ControllerUnpublishVolume, "v", "id-n")
 		v.pass(24 * time.Hour)
-		if v.hasVolume("v") || v.unowned() != 0 || v.calls(fakecsi.ControllerUnpublishVolume, "v", "id-n") != calls {
+		if v.hasVolume("v") || v.danglingCount() != 0 || v.calls(fakecsi.ControllerUnpublishVolume, "v", "id-n") != calls {
 			t.Errorf("after a day: PersistentVolume there: %v, %d said to be left attached, %d calls more; want none of it",
-				v.hasVolume("v"), v.unowned(), v.calls(fakecsi.ControllerUnpublishVolume, "v", "id-n")-calls)
+				v.hasVolume("v"), v.danglingCount(), v.calls(fakecsi.ControllerUnpublishVolume, "v", "id-n")-calls)
 		}
 	})
 }
@@ -133,16 +133,16 @@ func TestVolumeThatCannotBeDetachedDoesNotKeepItsPersistentVolumeForEver(t *test
 			t.Error("the PersistentVolume went within minutes, though its volume may be attached")
 		}
 		v.pass(time.Hour)
-		if v.hasVolume("v") || v.unowned() != 1 {
-			t.Errorf("PersistentVolume there: %v, %d volumes said to be left attached; want it gone, and one", v.hasVolume("v"), v.unowned())
+		if v.hasVolume("v") || v.danglingCount() != 1 {
+			t.Errorf("PersistentVolume there: %v, %d volumes said to be left attached; want it gone, and one", v.hasVolume("v"), v.danglingCount())
 		}
 		if n := v.metric("attach_hub_dangling_publications"); n != 1 {
 			t.Errorf("attach_hub_dangling_publications is %v, want 1", n)
 		}
 		v.turn(fakecsi.Knobs{ClearFaults: true})
 		v.pass(time.Hour)
-		if len(v.backend.Books().Attached) > 0 || v.unowned() != 0 {
-			t.Errorf("attached %v, %d said to be left attached; want none when the driver can", v.backend.Books().Attached, v.unowned())
+		if len(v.backend.Books().Attached) > 0 || v.danglingCount() != 0 {
+			t.Errorf("attached %v, %d said to be left attached; want none when the driver can", v.backend.Books().Attached, v.danglingCount())
 		}
 	})
 }
@@ -243,8 +243,8 @@ func TestVolumeThatNobodyCanDetachDoesNotKeepItsPersistentVolumeForEver(t *testi
 		v.delete(testbed.PersistentVolume{Name: "v"})
 		endSession()
 		v.pass(time.Hour)
-		if v.hasVolume("v") || v.unowned() != 1 {
-			t.Errorf("PersistentVolume there: %v, %d volumes said to be left attached; want it gone, and one", v.hasVolume("v"), v.unowned())
+		if v.hasVolume("v") || v.danglingCount() != 1 {
+			t.Errorf("PersistentVolume there: %v, %d volumes said to be left attached; want it gone, and one", v.hasVolume("v"), v.danglingCount())
 		}
 	})
 }

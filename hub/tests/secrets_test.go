@@ -154,7 +154,7 @@ func TestASecretThatIsNoLongerAllowedIsNotUsedForTheDetach(t *testing.T) {
 }
 
 // Its VolumeAttachment was removed by force.
-func TestAnUnownedVolumeIsDetachedAtOnceWhenItsSecretIsAllowed(t *testing.T) {
+func TestADanglingVolumeIsDetachedAtOnceWhenItsSecretIsAllowed(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.driver.Retry.Initial, v.driver.Retry.Max = time.Hour, time.Hour
 		va := v.attachedWithPassword()
@@ -163,13 +163,13 @@ func TestAnUnownedVolumeIsDetachedAtOnceWhenItsSecretIsAllowed(t *testing.T) {
 		v.pass(time.Second)
 		v.vanish(va)
 		v.pass(5 * time.Minute)
-		if shown := v.hub.Drivers()[0].Unowned; len(shown) != 1 || !strings.Contains(shown[0].LastError, "may not name it") || v.unpublishes() > 0 {
+		if shown := v.hub.Drivers()[0].Dangling; len(shown) != 1 || !strings.Contains(shown[0].LastError, "may not name it") || v.unpublishes() > 0 {
 			t.Fatalf("%d unpublishes, shown %+v", v.unpublishes(), shown)
 		}
 		v.driver.Secrets = "default/*"
 		v.updates <- registry.Snapshot{v.driver.Name: v.driver}
 		v.pass(time.Second)
-		if v.unpublishes() != 1 || v.unowned() > 0 {
+		if v.unpublishes() != 1 || v.danglingCount() > 0 {
 			t.Errorf("%d unpublishes when it is allowed again", v.unpublishes())
 		}
 	})

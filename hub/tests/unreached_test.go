@@ -187,7 +187,7 @@ func TestVolumeIsDetachedWhoseVolumeAttachmentVanishedWhileTheLeaseWasGivenUp(t 
 				v.stripFinalizers(va.Name)
 				v.delete(va)
 				v.pass(time.Minute)
-				if n := v.unowned(); n != 1 {
+				if n := v.danglingCount(); n != 1 {
 					t.Errorf("%d volumes said to be left attached, want one", n)
 				}
 				if c.sidecar {

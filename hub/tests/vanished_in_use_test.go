@@ -73,12 +73,12 @@ func TestVolumeInUseIsNotDetachedWhenItsVolumeAttachmentVanishes(t *testing.T) {
 				if events := v.eventsWith("DetachFailed"); len(events) == 0 || !strings.HasSuffix(events[0], inUseText) {
 					t.Errorf("Events: %q", events)
 				}
-				if shown := v.hub.Drivers()[0].Unowned; len(shown) != 1 || shown[0].LastError != inUseText || shown[0].NextTry.IsZero() {
+				if shown := v.hub.Drivers()[0].Dangling; len(shown) != 1 || shown[0].LastError != inUseText || shown[0].NextTry.IsZero() {
 					t.Errorf("shown: %+v", shown)
 				}
 				v.inUse("n")
 				v.pass(v.driver.Retry.Max)
-				if v.unpublishes() != 1 || v.unowned() > 0 {
+				if v.unpublishes() != 1 || v.danglingCount() > 0 {
 					t.Errorf("%d unpublishes when it is not in use any more", v.unpublishes())
 				}
 			})

@@ -82,7 +82,7 @@ func TestWhatAVolumeAttachmentWaitsForIsShownByKind(t *testing.T) {
 			v.pass(time.Minute) // the next try
 			v.create(v.attachment("v", "n2"))
 			return "v-n2"
-		}, status.Wait{Kind: status.WaitForUnowned, NodeID: "id-n"}},
+		}, status.Wait{Kind: status.WaitForDanglingDetach, NodeID: "id-n"}},
 		"for other work on the volume": {twice(attachment("v", "n"), attachment("v", "n2")), status.Wait{Kind: status.WaitForVolume}},
 		"for other calls for the node": {func(v *virtual) string {
 			v.driver.Settings.MaxPerNode = 1

@@ -140,7 +140,7 @@ func TestDriverThatWindsDownIsServedUntilAVolumeOfAVanishedAttachmentIsDetached(
 	w.checkBooks(map[string]int{driver: 0})
 }
 
-func TestAttachmentsThatNeedNoDriverAreNotShownAsUnclaimed(t *testing.T) {
+func TestAttachmentsThatNeedNoDriverAreNotShownAsUnserved(t *testing.T) {
 	w := newWorld(t)
 	driver, _ := w.driver("d", fakecsi.Options{})
 	node := w.node("n", driver)
@@ -152,14 +152,14 @@ func TestAttachmentsThatNeedNoDriverAreNotShownAsUnclaimed(t *testing.T) {
 	w.create(testbed.CSIDriver{Name: driver, NoAttach: true})
 	updates <- w.windDown()
 	w.waitNotServed(h, driver)
-	unclaimed, since := h.Unserved()
-	if unclaimed[driver] != 0 || unclaimed[foreign.Driver] != 1 {
-		t.Errorf("unclaimed are %v, want 1 of %s and none of %s", unclaimed, foreign.Driver, driver)
+	unserved, since := h.Unserved()
+	if unserved[driver] != 0 || unserved[foreign.Driver] != 1 {
+		t.Errorf("unserved are %v, want 1 of %s and none of %s", unserved, foreign.Driver, driver)
 	}
 	if _, waits := since[driver]; waits || !since[foreign.Driver].Equal(w.get(foreign.Name).CreationTimestamp.Time) {
 		t.Errorf("waiting are %v, want %s since its creation and none of %s", since, foreign.Driver, driver)
 	}
-	for name, want := range map[string]status.AttachmentState{va.Name: status.Idle, foreign.Name: status.Unclaimed} {
+	for name, want := range map[string]status.AttachmentState{va.Name: status.Idle, foreign.Name: status.Unserved} {
 		if got := h.Attachments(status.AttachmentFilter{Name: name}); len(got) != 1 || got[0].State != want {
 			t.Errorf("%s is shown as %+v, want it %s", name, got, want)
 		}

@@ -54,7 +54,7 @@ type Driver struct {
 
 	Table    *volume.Table
 	Overlay  *cache.Overlay
-	Reported []status.UnownedPublication // dangling volumes that the hub does not detach
+	Reported []status.DanglingPublication // dangling volumes that the hub does not detach
 
 	ReadSecret func(context.Context, corev1.SecretReference) (*corev1.Secret, error)
 
@@ -84,7 +84,7 @@ func (v *View) complete(d Driver, now time.Time) Driver {
 	}
 	d.NoAttach = d.Decider.NoAttach && d.Decider.Capabilities.PublishUnpublish
 	if d.Leads || d.Spec.Mode == registry.ModeActive && d.Lease.Holder == "" { // also after the lease was given up
-		d.Unowned, d.UnownedCount = d.unowned()
+		d.Dangling, d.DanglingCount = d.dangling()
 	}
 	d.FullNodes, d.WaitingForCapacity = v.fullNodes(d)
 	d.Lanes = v.lanes(&d, now)
@@ -110,12 +110,12 @@ func (v *View) Lease(d registry.Driver) status.Lease {
 	return l
 }
 
-// unowned returns the unowned publications, the oldest first and at most status.MostUnowned, and how many there are.
+// dangling returns the dangling publications, the oldest first and at most status.MostDangling, and how many there are.
 // Those that are only reported count too.
-func (d Driver) unowned() ([]status.UnownedPublication, int) {
+func (d Driver) dangling() ([]status.DanglingPublication, int) {
 	shown := d.Reported
 	for _, u := range d.Table.AllDangling() {
-		view := status.UnownedPublication{VolumeHandle: u.Target.VolumeHandle, NodeID: u.Target.NodeID, Node: u.FormerOwner.Node,
+		view := status.DanglingPublication{VolumeHandle: u.Target.VolumeHandle, NodeID: u.Target.NodeID, Node: u.FormerOwner.Node,
 			PersistentVolume: u.FormerOwner.PersistentVolume, VolumeAttachment: u.FormerOwner.Name,
 			Since: u.Since, Tries: u.Failures, LastError: u.Error, Listed: u.Listed}
 		if e, ok := d.Table.Queue.Look(u.Key()); ok && e.State == queue.Delayed {
@@ -123,10 +123,10 @@ func (d Driver) unowned() ([]status.UnownedPublication, int) {
 		}
 		shown = append(shown, view)
 	}
-	slices.SortStableFunc(shown, func(a, b status.UnownedPublication) int {
+	slices.SortStableFunc(shown, func(a, b status.DanglingPublication) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.VolumeHandle, b.VolumeHandle), cmp.Compare(a.NodeID, b.NodeID))
 	})
-	return shown[:min(len(shown), status.MostUnowned)], len(shown)
+	return shown[:min(len(shown), status.MostDangling)], len(shown)
 }
 
 // fullNodes returns the full nodes of a driver, the longest line first and at most status.MostFullNodes, and how
@@ -307,7 +307,7 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 	}
 	switch {
 	case !d.isServed() && a.needsDriver():
-		s.State = status.Unclaimed
+		s.State = status.Unserved
 	case a.op != attach.Idle:
 		s.State = status.Waiting
 	case a.Status.Attached:
@@ -361,7 +361,7 @@ func WaitOf(w queue.Wait, node string) status.Wait {
 	case w.Kind == queue.WaitCapacity:
 		s.Node = node
 	case w.Detach.Kind == queue.DanglingKind:
-		s = status.Wait{Kind: status.WaitForUnowned, NodeID: w.Detach.Target.NodeID}
+		s = status.Wait{Kind: status.WaitForDanglingDetach, NodeID: w.Detach.Target.NodeID}
 	}
 	return s
 }

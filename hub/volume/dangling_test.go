@@ -119,7 +119,7 @@ func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationDanglingWhenThe
 	}
 }
 
-func TestPublishAtTheTargetTakesAnDanglingPublicationOver(t *testing.T) {
+func TestPublishAtTheTargetTakesADanglingPublicationOver(t *testing.T) {
 	for name, running := range map[string]bool{"before its detach began": false, "while its detach runs": true} {
 		t.Run(name, func(t *testing.T) {
 			table := openTable(10, 0, true)
@@ -153,7 +153,7 @@ func TestPublishElsewhereTakesNoDanglingPublicationOver(t *testing.T) {
 	wantDangling(t, table, "a")
 }
 
-func TestUnpublishAtTheTargetResolvesAnDanglingPublicationUnlessItFails(t *testing.T) {
+func TestUnpublishAtTheTargetResolvesADanglingPublicationUnlessItFails(t *testing.T) {
 	for result, want := range map[volume.Result][]string{volume.Succeeded: {"b"}, volume.Failed: {"a", "b"}, volume.NotDone: {"a", "b"}} {
 		t.Run(fmt.Sprint(result), func(t *testing.T) {
 			table := openTable(10, 0, true)

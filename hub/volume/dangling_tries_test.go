@@ -12,7 +12,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-func TestDetachOfAnDanglingPublicationIsGivenUpOnlyAfterDefinitiveAnswersForLong(t *testing.T) {
+func TestDetachOfADanglingPublicationIsGivenUpOnlyAfterDefinitiveAnswersForLong(t *testing.T) {
 	const stuckAfter = time.Hour
 	notFound, invalid, other := status.Error(codes.NotFound, "volume"), status.Error(codes.InvalidArgument, "node"), status.Error(codes.Unavailable, "later")
 	times := func(n int, err error) []error { return slices.Repeat([]error{err}, n) }

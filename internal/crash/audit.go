@@ -47,7 +47,7 @@ func (t *trial) untrue(o objects) error {
 	if !t.Scenario.loses {
 		statuses = t.world(o).Statuses()
 	}
-	if !t.Scenario.unowned {
+	if !t.Scenario.dangling {
 		guards = t.world(o).Guarded()
 	}
 	return errors.Join(statuses, guards)

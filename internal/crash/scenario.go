@@ -35,8 +35,8 @@ type Scenario struct {
 	wish     wish
 	last     string // the step that ends the work, where the wish is fulfilled before it
 
-	loses   bool // the trigger makes the storage lose an attachment, which the driver's list shows
-	unowned bool // the trigger removes a VolumeAttachment whose volume stays attached
+	loses    bool // the trigger makes the storage lose an attachment, which the driver's list shows
+	dangling bool // the trigger removes a VolumeAttachment whose volume stays attached
 }
 
 // wish is the state that a scenario ends in, whoever is killed.
@@ -99,10 +99,10 @@ func Scenarios() []Scenario {
 		},
 		{
 			// Without its VolumeAttachment, another process finds the volume in the driver's list alone.
-			Name: "unowned", settings: "drift: {interval: 1s, unexpected: detach}", volumes: oneVolume,
+			Name: "dangling", settings: "drift: {interval: 1s, unexpected: detach}", volumes: oneVolume,
 			claims: map[string]claim{"va1": onFirst}, setup: attached,
 			trigger: func(ctx context.Context, t *trial) error { return t.deleteWithoutDetach(ctx, "va1") },
-			wish:    none, unowned: true,
+			wish:    none, dangling: true,
 		},
 		{
 			Name: "deletion", volumes: oneVolume, claims: map[string]claim{"va1": onFirst}, setup: attached,

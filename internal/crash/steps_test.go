@@ -8,7 +8,7 @@ import (
 )
 
 // alwaysSteps has the steps that every run of a scenario without a crash has, by scenario. The process may add others: it
-// may for example try to restore the finalizer of "unowned" before it sees the deletion. Without this list a proxy
+// may for example try to restore the finalizer of "dangling" before it sees the deletion. Without this list a proxy
 // that records no writes would only leave fewer points to crash at.
 var alwaysSteps = map[string][]string{
 	"attach":   {patchVA1, patchPV + "v1 #1", publishAt + "v1 id1 #1", statusVA1},
@@ -16,7 +16,7 @@ var alwaysSteps = map[string][]string{
 	"move":     {unpublishV1, patchVA1, patchVA2, publishAt + "v1 id2 #1", statusVA2},
 	"drift":    {publishAt + "v1 id1 #1", statusVA1},
 	"node ID":  {unpublishV1, patchVA1, publishAt + "v1 id9 #1", statusVA1},
-	"unowned":  {unpublishV1},
+	"dangling": {unpublishV1},
 	"deletion": {unpublishV1, patchVA1, patchPV + "v1 #1"},
 	"drain":    slices.Concat(callsInFlight, []string{"release lease #1"}),
 	"handover": slices.Concat(callsInFlight, []string{"release lease #1"}),

@@ -132,7 +132,7 @@ func (e *explainer) answer(ctx context.Context, r *Report) (exists bool, err err
 // notFound says that there is no such object, and what it left attached.
 func (e *explainer) notFound() *Finding {
 	for _, d := range e.view.Drivers {
-		for _, u := range d.Unowned {
+		for _, u := range d.Dangling {
 			if e.question == (Question{Kind: VolumeAttachment, Name: u.VolumeAttachment}) || e.question == (Question{Kind: PersistentVolume, Name: u.PersistentVolume}) {
 				left := u.Diagnose(d.Name)
 				left.Verdict, left.Object, left.Fact = diagnosis.ObjectNotFound, e.question.String(), "does not exist any more, and "+left.Fact

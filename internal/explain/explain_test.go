@@ -53,7 +53,7 @@ func TestReportsReadWell(t *testing.T) {
 		}},
 		"driver-unserved": {"driver/" + driverName, func(w *world) {
 			w.served = nil
-			w.volume("csi-a", time.Hour, status.Attachment{State: status.Unclaimed, Operation: status.Attach})
+			w.volume("csi-a", time.Hour, status.Attachment{State: status.Unserved, Operation: status.Attach})
 		}},
 		"node": {"node/node-1", func(w *world) { w.stuck("csi-a", "no path") }},
 	} {
@@ -227,7 +227,7 @@ func TestExplainStopsWithTheWordsOfTheStatusPage(t *testing.T) {
 		"too many requests":              lastError("the server has received too many requests and has asked us to try again later"),
 		"an error without a name":        lastError("odd"),
 		"the driver's error":             lastError("rpc error: code = Internal desc = broken"),
-		"published elsewhere":            storageSays(status.UnownedPublication{Listed: true, ReportOnly: true}),
+		"published elsewhere":            storageSays(status.DanglingPublication{Listed: true, ReportOnly: true}),
 		"not configured":                 func(w *world) { w.served, w.lease = nil, nil },
 		"a call that hangs": func(w *world) {
 			w.seen.State, w.seen.LastError = status.Attaching, "context canceled"

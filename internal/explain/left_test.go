@@ -12,7 +12,7 @@ import (
 
 // left has the driver say that a volume was left attached at the node ID id-0.
 func (w *world) left(handle, pv string) {
-	w.served.Unowned = append(w.served.Unowned, status.UnownedPublication{VolumeHandle: handle, NodeID: "id-0", Node: "node-0", PersistentVolume: pv,
+	w.served.Dangling = append(w.served.Dangling, status.DanglingPublication{VolumeHandle: handle, NodeID: "id-0", Node: "node-0", PersistentVolume: pv,
 		VolumeAttachment: "csi-0", Since: time.Now().Add(-time.Hour), Tries: 3, LastError: "rpc error: code = Internal desc = array busy"})
 }
 
@@ -84,8 +84,8 @@ func TestObjectThatIsGoneIsNotSaidToBeDetachedIfItsVolumeWasLeftAttached(t *test
 
 // dangles has the driver list a volume at the node ID id-0, which the hub only reports.
 func (w *world) dangles(handle, pv string) {
-	w.served.UnownedCount++
-	w.served.Unowned = append(w.served.Unowned, status.UnownedPublication{VolumeHandle: handle, NodeID: "id-0", Node: "node-0", PersistentVolume: pv,
+	w.served.DanglingCount++
+	w.served.Dangling = append(w.served.Dangling, status.DanglingPublication{VolumeHandle: handle, NodeID: "id-0", Node: "node-0", PersistentVolume: pv,
 		Since: time.Now().Add(-time.Hour), Listed: true, ReportOnly: true})
 }
 

@@ -125,10 +125,10 @@ func conflict(reason string) func(*world) {
 }
 
 // storageSays has the driver refuse the attach because the volume is on node-3.
-func storageSays(u status.UnownedPublication) func(*world) {
+func storageSays(u status.DanglingPublication) func(*world) {
 	return func(w *world) {
 		u.VolumeHandle, u.NodeID, u.Node, u.PersistentVolume = "vol-1", "id-3", "node-3", "pv-1"
-		w.seen.VolumeHandle, w.seen.LastError, w.served.Unowned = "vol-1", "rpc error: code = FailedPrecondition desc = in use", []status.UnownedPublication{u}
+		w.seen.VolumeHandle, w.seen.LastError, w.served.Dangling = "vol-1", "rpc error: code = FailedPrecondition desc = in use", []status.DanglingPublication{u}
 	}
 }
 
@@ -197,10 +197,10 @@ var states = []state{
 		w.seen.Waiting = status.Wait{Kind: status.WaitForDetach, Node: "node-3", VolumeAttachment: "csi-3"}
 	}, "waiting: WaitingForDetach VolumeAttachment csi-1", nil, ""},
 	{"waits for a detach of what is dangling", func(w *world) {
-		w.seen.Waiting = status.Wait{Kind: status.WaitForUnowned, NodeID: "id-3"}
+		w.seen.Waiting = status.Wait{Kind: status.WaitForDanglingDetach, NodeID: "id-3"}
 	}, "waiting: WaitingForDetach VolumeAttachment csi-1", nil, ""},
-	{"published elsewhere", storageSays(status.UnownedPublication{Listed: true, ReportOnly: true}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
-	{"published elsewhere, and about to be detached there", storageSays(status.UnownedPublication{Listed: true}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
+	{"published elsewhere", storageSays(status.DanglingPublication{Listed: true, ReportOnly: true}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
+	{"published elsewhere, and about to be detached there", storageSays(status.DanglingPublication{Listed: true}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
 	{"stuck", all(failing, func(w *world) { w.seen.State, w.va.CreationTimestamp = status.Stuck, ago(time.Hour) }),
 		"waiting: BackendError driver csi.example.com", nil, ""},
 	{"being detached, call in flight", all(leaving, func(w *world) { w.seen.State = status.Detaching }), "waiting: CallInFlight VolumeAttachment csi-1", nil, ""},

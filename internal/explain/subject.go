@@ -74,7 +74,7 @@ func (v *volume) servedSubject(ctx context.Context, s *SubjectReport) {
 	if d.Lease.Mine && d.Up {
 		s.say("%s works for the driver", cmp.Or(d.Leader, "the hub"))
 	}
-	for _, u := range d.Unowned[:min(mostDangling, len(d.Unowned))] {
+	for _, u := range d.Dangling[:min(mostDangling, len(d.Dangling))] {
 		s.Notes = append(s.Notes, v.finding(u.Diagnose(d.Name)))
 	}
 }

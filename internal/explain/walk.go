@@ -263,7 +263,7 @@ func (v *volume) danglingNotes(before []*volume) {
 	if v.served == nil || v.stopsAt(diagnosis.PublishedElsewhere) || slices.ContainsFunc(before, same) {
 		return
 	}
-	for _, u := range v.served.Unowned {
+	for _, u := range v.served.Dangling {
 		if handle := v.handle(); handle != "" && u.VolumeHandle == handle || handle == "" && v.volumeName != "" && u.PersistentVolume == v.volumeName {
 			v.note(v.finding(u.Diagnose(v.driver)))
 		}

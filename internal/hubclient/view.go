@@ -15,8 +15,8 @@ import (
 type View struct {
 	Replicas []Replica `json:"replicas"` // in the order of the answers
 	Drivers  []Driver  `json:"drivers"`  // each once, sorted by name
-	// Unclaimed counts the VolumeAttachments of drivers that no replica serves.
-	Unclaimed map[string]int `json:"unclaimed,omitempty"`
+	// Unserved counts the VolumeAttachments of drivers that no replica serves.
+	Unserved map[string]int `json:"unserved,omitempty"`
 }
 
 // Replica is the answer of one process of a hub, or the error.
@@ -38,7 +38,7 @@ type Driver struct {
 
 // Merge returns the View of the replicas' answers.
 func Merge(replicas []Replica) View {
-	v := View{Drivers: []Driver{}, Replicas: append([]Replica{}, replicas...), Unclaimed: map[string]int{}}
+	v := View{Drivers: []Driver{}, Replicas: append([]Replica{}, replicas...), Unserved: map[string]int{}}
 	best := map[string]Driver{}
 	for _, r := range replicas {
 		for _, d := range r.Drivers {
@@ -51,13 +51,13 @@ func Merge(replicas []Replica) View {
 				best[d.Name] = next // its replica works for the driver, or else it can reach it
 			}
 		}
-		for attacher, n := range r.Overview.Unclaimed {
-			v.Unclaimed[attacher] = max(n, v.Unclaimed[attacher])
+		for attacher, n := range r.Overview.Unserved {
+			v.Unserved[attacher] = max(n, v.Unserved[attacher])
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(best)) {
 		v.Drivers = append(v.Drivers, best[name])
-		delete(v.Unclaimed, name) // one of the replicas serves it
+		delete(v.Unserved, name) // one of the replicas serves it
 	}
 	return v
 }

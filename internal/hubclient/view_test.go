@@ -28,14 +28,14 @@ func TestMergeShowsADriverAsWhoWorksForItSeesIt(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := Merge([]Replica{
-				{Replica: "one", Drivers: tt.one, Overview: status.Overview{Unclaimed: map[string]int{"d": 4, "x": 1}}},
-				{Replica: "two", Drivers: tt.two, Overview: status.Overview{Identity: tt.identity, Unclaimed: map[string]int{"x": 2}}},
+				{Replica: "one", Drivers: tt.one, Overview: status.Overview{Unserved: map[string]int{"d": 4, "x": 1}}},
+				{Replica: "two", Drivers: tt.two, Overview: status.Overview{Identity: tt.identity, Unserved: map[string]int{"x": 2}}},
 			})
 			if len(v.Drivers) != 1 || v.Driver("d").Replica != tt.replica || v.Driver("d").Leader != tt.leads {
 				t.Errorf("the drivers are %+v, want d as %s sees it, led by %q", v.Drivers, tt.replica, tt.leads)
 			}
-			if len(v.Unclaimed) != 1 || v.Unclaimed["x"] != 2 {
-				t.Errorf("unclaimed is %v, want x: 2: the same objects are counted by each replica", v.Unclaimed)
+			if len(v.Unserved) != 1 || v.Unserved["x"] != 2 {
+				t.Errorf("unserved is %v, want x: 2: the same objects are counted by each replica", v.Unserved)
 			}
 		})
 	}

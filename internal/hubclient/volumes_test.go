@@ -84,7 +84,7 @@ func TestEachVolumeIsListedOnceAsTheReplicaThatWorksForItsDriverSeesIt(t *testin
 				all = append(all, a)
 			}
 		}
-		return append(all, status.Attachment{Name: "stray", Driver: "x", Node: "m", State: status.Unclaimed, Operation: status.Attach, Since: long})
+		return append(all, status.Attachment{Name: "stray", Driver: "x", Node: "m", State: status.Unserved, Operation: status.Attach, Since: long})
 	}
 	h := hubOf(t,
 		addressOf(t, volumesSource{source{"one", []status.Driver{driverOf("a", true, 9), driverOf("b", false, 0)}}, view("a")}),
@@ -94,14 +94,14 @@ func TestEachVolumeIsListedOnceAsTheReplicaThatWorksForItsDriverSeesIt(t *testin
 	if len(all) != 2*(volumesPage+3)+1 || len(slices.Compact(slices.Clone(all))) != len(all) {
 		t.Fatalf("listed %d, want each of %d once", len(all), 2*(volumesPage+3)+1)
 	}
-	if all[0] != "a-00000 attached" || all[1] != "a-00001 failing" || all[volumesPage+4] != "b-00001 failing" || all[len(all)-1] != "stray unclaimed" {
+	if all[0] != "a-00000 attached" || all[1] != "a-00001 failing" || all[volumesPage+4] != "b-00001 failing" || all[len(all)-1] != "stray unserved" {
 		t.Errorf("listed %s, %s, %s, %s", all[0], all[1], all[volumesPage+4], all[len(all)-1])
 	}
 	for want, f := range map[int]status.AttachmentFilter{
 		volumesPage + 3:       {Driver: "b"},
 		1:                     {Node: "m"},
 		2:                     {States: []status.AttachmentState{status.Attached}},
-		3:                     {States: []status.AttachmentState{status.Attached, status.Unclaimed}},
+		3:                     {States: []status.AttachmentState{status.Attached, status.Unserved}},
 		2*(volumesPage+2) + 1: {Health: []status.HealthState{status.Attention, status.Broken}},
 		0:                     {States: []status.AttachmentState{status.Waiting}}, // the one that works for the driver knows better
 	} {
@@ -142,13 +142,13 @@ func TestWhatCannotBeListedIsNamedAndTheRestIsListed(t *testing.T) {
 	}
 }
 
-func TestAVolumeIsNotUnclaimedIfAnyReplicaServesItsDriver(t *testing.T) {
+func TestAVolumeIsNotUnservedIfAnyReplicaServesItsDriver(t *testing.T) {
 	seen := func(s status.AttachmentState) []status.Attachment {
 		return []status.Attachment{{Name: "v", Driver: "new", Node: "n", State: s}}
 	}
 	h := hubOf(t,
 		addressOf(t, volumesSource{source{"with the entry", []status.Driver{driverOf("new", true, 1)}}, seen(status.Waiting)}),
-		addressOf(t, volumesSource{source{"not yet reloaded", nil}, seen(status.Unclaimed)}))
+		addressOf(t, volumesSource{source{"not yet reloaded", nil}, seen(status.Unserved)}))
 	if got, want := names(t, h, status.AttachmentFilter{}), []string{"v waiting"}; !slices.Equal(got, want) {
 		t.Errorf("listed %q, want %q", got, want)
 	}

@@ -179,7 +179,7 @@ var rows = []mutant{
 		killed: []string{"hub/volume.TestVanishedObjectLeavesItsPublicationDanglingAndHasItDetached", "hub/reconcile.TestExploreVolumes"},
 	},
 	{
-		name:   "unowned publication is detached without a look at its owners",
+		name:   "dangling publication is detached without a look at its owners",
 		harm:   "The volume of a running Pod is detached.",
 		file:   "hub/reconcile/dangling.go",
 		old:    "owner, err := w.owners(ctx, u.FormerOwner, u.Target, false)",
@@ -187,7 +187,7 @@ var rows = []mutant{
 		killed: []string{"hub/reconcile.TestDanglingPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThere"},
 	},
 	{
-		name:   "finalizer of a PersistentVolume does not wait for an unowned publication",
+		name:   "finalizer of a PersistentVolume does not wait for a dangling publication",
 		harm:   "The storage of a volume is deleted while the volume is attached.",
 		file:   "hub/reconcile/finalizers.go",
 		old:    "case published: //",

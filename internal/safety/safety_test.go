@@ -11,17 +11,17 @@ import (
 )
 
 var (
-	atN, atM  = Place{"d", "v", "n"}, Place{"d", "v", "m"}
-	whole     = Place{Driver: "d", Volume: "v"}
-	publishN  = Call{Publish, atN, No}
-	publishM  = Call{Publish, atM, No}
-	detachN   = Call{Unpublish, atN, No}
-	sharedM   = Call{Publish, atM, Yes}
-	attached  = Claim{Name: "va", UID: "1", Volume: "pv", Noted: atN, Attached: true, Guarded: true}
-	volume    = Volume{Name: "pv", Place: whole, Guarded: true}
-	inOrder   = World{Claims: []Claim{attached}, Volumes: []Volume{volume}, Published: []Place{atN}}
-	unclaimed = World{Published: []Place{atN}}
-	empty     = World{Claims: []Claim{attached}, Volumes: []Volume{volume}}
+	atN, atM = Place{"d", "v", "n"}, Place{"d", "v", "m"}
+	whole    = Place{Driver: "d", Volume: "v"}
+	publishN = Call{Publish, atN, No}
+	publishM = Call{Publish, atM, No}
+	detachN  = Call{Unpublish, atN, No}
+	sharedM  = Call{Publish, atM, Yes}
+	attached = Claim{Name: "va", UID: "1", Volume: "pv", Noted: atN, Attached: true, Guarded: true}
+	volume   = Volume{Name: "pv", Place: whole, Guarded: true}
+	inOrder  = World{Claims: []Claim{attached}, Volumes: []Volume{volume}, Published: []Place{atN}}
+	unserved = World{Published: []Place{atN}}
+	empty    = World{Claims: []Claim{attached}, Volumes: []Volume{volume}}
 )
 
 func with(c Claim, change func(*Claim)) Claim { change(&c); return c }
@@ -62,8 +62,8 @@ func TestEachRuleFindsWhatBreaksItAndNothingElse(t *testing.T) {
 		Holder:          {"another": Holds("a/1", "b/2", ""), "another process": Holds("a/1", "a/2", ""), "nobody": Holds("a", "", ""), "a prefix": Holds("a", "ab/1", "")},
 		AttachedTrue:    {"a state": empty.Statuses(), "a write": empty.Wrote(with(attached, unattached), attached), "a write late": empty.Wrote(with(attached, unattached), with(attached, detaching))},
 		DetachedTrue:    {"a write": inOrder.Wrote(attached, with(attached, unattached))},
-		Finalizer:       {"a state": unclaimed.Guarded(), "a write": unclaimed.Wrote(attached, released)},
-		VolumeFinalizer: {"a state": unclaimed.VolumesGuarded(), "a write": unclaimed.WroteVolume(volume, plainVolume), "has a VolumeAttachment": empty.WroteVolume(volume, plainVolume)},
+		Finalizer:       {"a state": unserved.Guarded(), "a write": unserved.Wrote(attached, released)},
+		VolumeFinalizer: {"a state": unserved.VolumesGuarded(), "a write": unserved.WroteVolume(volume, plainVolume), "has a VolumeAttachment": empty.WroteVolume(volume, plainVolume)},
 		SameObject:      {"a later one": Same("va", "1", "2")},
 		Fulfilled: {
 			"not attached":      settled(Rest{World: World{Claims: []Claim{with(attached, unattached)}}}),
@@ -76,7 +76,7 @@ func TestEachRuleFindsWhatBreaksItAndNothingElse(t *testing.T) {
 		NothingLeft: {
 			"being deleted":         settled(Rest{World: World{Claims: []Claim{with(attached, detaching)}}}),
 			"nobody asks for it":    settled(Rest{World: inOrder, Wants: map[string]Want{}, MayStay: always}),
-			"published":             settled(Rest{World: unclaimed}),
+			"published":             settled(Rest{World: unserved}),
 			"on a second node":      settled(Rest{World: World{Claims: inOrder.Claims, Published: []Place{atN, atM}}}),
 			"published and waiting": settled(Rest{World: World{Claims: []Claim{with(attached, unattached)}, Published: []Place{atN}}, Waits: waiting}),
 			"a call":                settled(Rest{World: inOrder, Running: []Call{publishN}}),
@@ -128,7 +128,7 @@ func TestEachRuleFindsWhatBreaksItAndNothingElse(t *testing.T) {
 		"settled":                    settled(Rest{World: inOrder}),
 		"settled as wanted":          settled(wants(inOrder, "1")),
 		"settled, waits":             settled(Rest{World: World{Claims: []Claim{with(attached, unattached)}}, Waits: waiting}),
-		"settled, may stay":          settled(Rest{World: unclaimed, MayStay: always}),
+		"settled, may stay":          settled(Rest{World: unserved, MayStay: always}),
 		"settled, volume is named":   settled(Rest{World: World{Claims: inOrder.Claims, Published: inOrder.Published, Volumes: []Volume{deleted}}}),
 	} {
 		if err != nil {

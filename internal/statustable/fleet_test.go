@@ -50,8 +50,8 @@ func fleet() (hubclient.View, []status.Attachment) {
 		driver("fail.example.com", func(d *status.Driver) {
 			d.Lanes = []status.Lane{{Operation: status.Attach, Delayed: 12, Failing: 12, FailingSince: ago(30 * time.Minute), Queued: 4, Running: 2, OldestSince: ago(30 * time.Minute)}, {Operation: status.Detach, Queued: 1, Running: 1}}
 			d.Failures = []status.Failure{{Text: hostile}}
-			d.Unowned = []status.UnownedPublication{{VolumeHandle: "vol-1", NodeID: "i-1", Node: "node-1", Tries: 3, LastError: "no\x00such node", Since: ago(time.Hour)}, {VolumeHandle: "vol-2", NodeID: "i-2", Since: ago(time.Minute)}}
-			d.UnownedCount = 5
+			d.Dangling = []status.DanglingPublication{{VolumeHandle: "vol-1", NodeID: "i-1", Node: "node-1", Tries: 3, LastError: "no\x00such node", Since: ago(time.Hour)}, {VolumeHandle: "vol-2", NodeID: "i-2", Since: ago(time.Minute)}}
+			d.DanglingCount = 5
 		}),
 		driver("paused.example.com", func(d *status.Driver) {
 			d.State, d.Mode, d.Lease = "Paused", "paused", status.Lease{}
@@ -64,7 +64,7 @@ func fleet() (hubclient.View, []status.Attachment) {
 	config := status.Config{Hash: "1", Files: []status.ConfigFile{{Path: "drivers.yaml", Rejected: "drivers.yaml rejected; the previous configuration stays active"}},
 		Errors: []string{"drivers.yaml:3: no"}, Warnings: []string{"drivers.yaml:9: hm"},
 		Conflicts: []status.Conflict{{Driver: "fine.example.com", Loser: "/csi/b.sock", Winner: "drivers.yaml:5", Reason: "is there twice"}}}
-	first := status.Overview{Identity: "hub-0_abc", Config: config, Replicas: replicas, Unclaimed: map[string]int{"stray.example.com": 3, "other.example.com": 1}}
+	first := status.Overview{Identity: "hub-0_abc", Config: config, Replicas: replicas, Unserved: map[string]int{"stray.example.com": 3, "other.example.com": 1}}
 	second := first
 	second.Identity, second.Config.Hash = "hub-1_def", "2"
 	onSecond := []status.Driver{driver("fine.example.com", func(d *status.Driver) {
@@ -109,7 +109,7 @@ func fleet() (hubclient.View, []status.Attachment) {
 		a.Since, a.Call, a.Pods = ago(6*time.Second), status.Call{Method: "ControllerPublishVolume", Since: ago(6 * time.Second), VolumeAttachment: a.Name}, []string{"shop/a", "shop/b", "shop/c"}
 	}))
 	add(attachment("fine.example.com", 1, status.Attached, func(a *status.Attachment) { a.Operation = "" }))
-	add(attachment("stray.example.com", 1, status.Unclaimed, func(a *status.Attachment) {
+	add(attachment("stray.example.com", 1, status.Unserved, func(a *status.Attachment) {
 		a.Claim, a.Pods = "", nil
 		a.Waiting = status.Wait{Kind: status.WaitForConfiguration}
 	}))

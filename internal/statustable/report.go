@@ -190,8 +190,8 @@ func (r Report) sections(out *strings.Builder) {
 	}
 	section("Conflicts (found and not served)", lines)
 	lines = nil
-	for _, attacher := range slices.Sorted(maps.Keys(r.Unclaimed)) {
-		lines = append(lines, fmt.Sprintf("%s: %d", attacher, r.Unclaimed[attacher]))
+	for _, attacher := range slices.Sorted(maps.Keys(r.Unserved)) {
+		lines = append(lines, fmt.Sprintf("%s: %d", attacher, r.Unserved[attacher]))
 	}
 	section("VolumeAttachments of drivers that are not served", lines)
 }

@@ -156,7 +156,7 @@ func TestJSONHasTheMergedAnswersAndTheSummary(t *testing.T) {
 			Name, State, Replica, Leader string
 			Health                       status.Health
 		}
-		Unclaimed        map[string]int
+		Unserved         map[string]int
 		AsOf             time.Time
 		Summary          Summary
 		VolumesInTrouble []status.Attachment
@@ -165,7 +165,7 @@ func TestJSONHasTheMergedAnswersAndTheSummary(t *testing.T) {
 	if err := json.Unmarshal(body, &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Replicas) != 3 || len(got.Drivers) != 6 || got.Drivers[0].Name != "fail.example.com" || got.Drivers[0].Leader != "hub-0_abc" || got.Unclaimed["stray.example.com"] != 3 {
+	if len(got.Replicas) != 3 || len(got.Drivers) != 6 || got.Drivers[0].Name != "fail.example.com" || got.Drivers[0].Leader != "hub-0_abc" || got.Unserved["stray.example.com"] != 3 {
 		t.Errorf("the merged answers are %+v", got)
 	}
 	if got.Drivers[0].Health.State != status.Attention || !got.AsOf.Equal(now) || got.Summary.Drivers[status.Broken] != 2 || got.Summary.Volumes.Attention != 15 || got.Summary.Health != status.Broken ||

@@ -12,9 +12,9 @@ import (
 func TestVolumesThatWereLeftAttachedAreOnThePagesInTheAPIAndCounted(t *testing.T) {
 	h := newFakeHub()
 	h.engage("a.example.com")
-	left := UnownedPublication{VolumeHandle: "vol-7", NodeID: "i-7", Node: "worker-7", PersistentVolume: "pv-7", VolumeAttachment: "csi-7",
+	left := DanglingPublication{VolumeHandle: "vol-7", NodeID: "i-7", Node: "worker-7", PersistentVolume: "pv-7", VolumeAttachment: "csi-7",
 		Since: time.Now().Add(-time.Hour).UTC().Truncate(time.Second), Tries: 3, LastError: "array <busy>"}
-	h.setDriver("a.example.com", func(d *Driver) { d.Unowned, d.UnownedCount = []UnownedPublication{left}, 1200 })
+	h.setDriver("a.example.com", func(d *Driver) { d.Dangling, d.DanglingCount = []DanglingPublication{left}, 1200 })
 	u := startServer(t, h)
 	for path, words := range map[string][]string{
 		"/":                      {"1,200 volumes left attached"},
@@ -28,8 +28,8 @@ func TestVolumesThatWereLeftAttachedAreOnThePagesInTheAPIAndCounted(t *testing.T
 			}
 		}
 	}
-	if d := fetch[Driver](t, u+"/api/v1/drivers/a.example.com"); d.UnownedCount != 1200 || len(d.Unowned) != 1 || d.Unowned[0] != left {
-		t.Errorf("the API says %+v, %d in all", d.Unowned, d.UnownedCount)
+	if d := fetch[Driver](t, u+"/api/v1/drivers/a.example.com"); d.DanglingCount != 1200 || len(d.Dangling) != 1 || d.Dangling[0] != left {
+		t.Errorf("the API says %+v, %d in all", d.Dangling, d.DanglingCount)
 	}
 }
 
@@ -37,8 +37,8 @@ func TestVolumesThatWereLeftAttachedAreOnThePagesInTheAPIAndCounted(t *testing.T
 func TestDanglingVolumesThatAreOnlyReportedHaveTheCommandsThatDetachThem(t *testing.T) {
 	h := newFakeHub()
 	h.engage("a.example.com")
-	dangling := UnownedPublication{VolumeHandle: "vol-7", NodeID: "i-7", Node: "worker-7", PersistentVolume: "pv-7", Since: time.Now().Add(-time.Hour), Listed: true, ReportOnly: true}
-	h.setDriver("a.example.com", func(d *Driver) { d.Unowned, d.UnownedCount = []UnownedPublication{dangling}, 1 })
+	dangling := DanglingPublication{VolumeHandle: "vol-7", NodeID: "i-7", Node: "worker-7", PersistentVolume: "pv-7", Since: time.Now().Add(-time.Hour), Listed: true, ReportOnly: true}
+	h.setDriver("a.example.com", func(d *Driver) { d.Dangling, d.DanglingCount = []DanglingPublication{dangling}, 1 })
 	u := startServer(t, h)
 	_, _, body := get(t, u+"/drivers/a.example.com")
 	for _, text := range []string{"only reports it", "only the driver&#39;s list shows it", "Set drift.unexpected to detach"} {
@@ -63,26 +63,26 @@ func TestDanglingVolumesThatAreOnlyReportedHaveTheCommandsThatDetachThem(t *test
 
 func TestVolumesThatTheHubDetachesAreToldFromThoseThatItReports(t *testing.T) {
 	now := time.Date(2026, 3, 4, 3, 0, 0, 0, time.UTC)
-	left := UnownedPublication{Since: now.Add(-time.Hour)}
-	listed := UnownedPublication{Since: now.Add(-2 * time.Hour), Listed: true}
+	left := DanglingPublication{Since: now.Add(-time.Hour)}
+	listed := DanglingPublication{Since: now.Add(-2 * time.Hour), Listed: true}
 	reported := listed
 	reported.ReportOnly = true
 	for name, tt := range map[string]struct {
-		unowned []UnownedPublication
-		count   int
-		want    []string
+		dangling []DanglingPublication
+		count    int
+		want     []string
 	}{
 		"none":                        {nil, 0, nil},
-		"left":                        {[]UnownedPublication{left, left}, 2, []string{"LeftAttached 2 volumes left attached, the oldest for 60m"}},
-		"listed and being detached":   {[]UnownedPublication{listed}, 1, []string{"LeftAttached 1 volume left attached for 120m"}},
-		"reported":                    {[]UnownedPublication{reported}, 1, []string{"Dangling 1 volume attached to a node without a VolumeAttachment for 120m"}},
-		"more reported than is shown": {[]UnownedPublication{reported}, 7, []string{"Dangling 7 volumes attached to nodes without a VolumeAttachment, the oldest for 120m"}},
-		"both": {[]UnownedPublication{left, reported}, 2,
+		"left":                        {[]DanglingPublication{left, left}, 2, []string{"LeftAttached 2 volumes left attached, the oldest for 60m"}},
+		"listed and being detached":   {[]DanglingPublication{listed}, 1, []string{"LeftAttached 1 volume left attached for 120m"}},
+		"reported":                    {[]DanglingPublication{reported}, 1, []string{"Dangling 1 volume attached to a node without a VolumeAttachment for 120m"}},
+		"more reported than is shown": {[]DanglingPublication{reported}, 7, []string{"Dangling 7 volumes attached to nodes without a VolumeAttachment, the oldest for 120m"}},
+		"both": {[]DanglingPublication{left, reported}, 2,
 			[]string{"LeftAttached 1 volume left attached for 60m", "Dangling 1 volume attached to a node without a VolumeAttachment for 120m"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, r := range HealthOfDriver(Driver{Name: "d", State: "Ready", Up: true, Mode: "active", Lease: Lease{Mine: true}, Unowned: tt.unowned, UnownedCount: tt.count}, nil, now).Reasons {
+			for _, r := range HealthOfDriver(Driver{Name: "d", State: "Ready", Up: true, Mode: "active", Lease: Lease{Mine: true}, Dangling: tt.dangling, DanglingCount: tt.count}, nil, now).Reasons {
 				got = append(got, string(r.Verdict)+" "+r.Text(now))
 			}
 			if !slices.Equal(got, tt.want) {
@@ -92,22 +92,22 @@ func TestVolumesThatTheHubDetachesAreToldFromThoseThatItReports(t *testing.T) {
 	}
 }
 
-func TestDiagnosisOfAnUnownedPublicationSaysWhereItIsAndWhatToDo(t *testing.T) {
+func TestDiagnosisOfADanglingPublicationSaysWhereItIsAndWhatToDo(t *testing.T) {
 	for name, tt := range map[string]struct {
-		change   func(*UnownedPublication)
+		change   func(*DanglingPublication)
 		verdict  diagnosis.Verdict
 		fact, do string
 		commands bool
 	}{
-		"being detached": {func(u *UnownedPublication) { u.VolumeAttachment = "csi-7" }, diagnosis.LeftAttached,
+		"being detached": {func(u *DanglingPublication) { u.VolumeAttachment = "csi-7" }, diagnosis.LeftAttached,
 			"volume vol-7 is or may be attached at node ID i-7 (node worker-7) without a VolumeAttachment", "Wait: the hub detaches it there.", false},
-		"listed, being detached": {func(u *UnownedPublication) { u.Listed = true }, diagnosis.LeftAttached, "volume vol-7 is listed at node ID i-7 (node worker-7) without a VolumeAttachment", "Wait:", false},
-		"reported":               {func(u *UnownedPublication) { u.Listed, u.ReportOnly = true, true }, diagnosis.Dangling, "is listed at node ID i-7", "Check that nothing on node worker-7 uses the volume", true},
-		"reported, node unknown": {func(u *UnownedPublication) { u.Listed, u.ReportOnly, u.Node = true, true, "" }, diagnosis.Dangling, "is listed at node ID i-7 without", "Detach the volume from node ID i-7 in the storage system.", false},
-		"one failed try":         {func(u *UnownedPublication) { u.Tries, u.LastError = 1, "busy" }, diagnosis.LeftAttached, "without a VolumeAttachment: 1 try to detach it failed: busy", "", false},
+		"listed, being detached": {func(u *DanglingPublication) { u.Listed = true }, diagnosis.LeftAttached, "volume vol-7 is listed at node ID i-7 (node worker-7) without a VolumeAttachment", "Wait:", false},
+		"reported":               {func(u *DanglingPublication) { u.Listed, u.ReportOnly = true, true }, diagnosis.Dangling, "is listed at node ID i-7", "Check that nothing on node worker-7 uses the volume", true},
+		"reported, node unknown": {func(u *DanglingPublication) { u.Listed, u.ReportOnly, u.Node = true, true, "" }, diagnosis.Dangling, "is listed at node ID i-7 without", "Detach the volume from node ID i-7 in the storage system.", false},
+		"one failed try":         {func(u *DanglingPublication) { u.Tries, u.LastError = 1, "busy" }, diagnosis.LeftAttached, "without a VolumeAttachment: 1 try to detach it failed: busy", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := UnownedPublication{VolumeHandle: "vol-7", NodeID: "i-7", Node: "worker-7", PersistentVolume: "pv-7"}
+			u := DanglingPublication{VolumeHandle: "vol-7", NodeID: "i-7", Node: "worker-7", PersistentVolume: "pv-7"}
 			tt.change(&u)
 			d := u.Diagnose("a.example.com")
 			if d.Verdict != tt.verdict || !strings.Contains(d.Text(time.Now()), tt.fact) || !strings.Contains(strings.Join(d.Actions, " "), tt.do) || (len(d.Commands) > 0) != tt.commands {

@@ -30,12 +30,12 @@ func TestVolumeLeftAttachedIsForgottenWhenItsDriverSaysTwiceThatItAttachesNothin
 		v.pass(time.Minute)
 		calls := v.backend.Books().Methods[fakecsi.ControllerUnpublishVolume].Begun
 		v.pass(24 * time.Hour)
-		if n := v.unowned(); n != 1 {
+		if n := v.danglingCount(); n != 1 {
 			t.Errorf("%d volumes said to be left attached while CSIDriver says nothing, want one", n)
 		}
 		v.create(testbed.CSIDriver{Name: virtualDriver, NoAttach: true})
 		v.pass(time.Minute)
-		if n := v.unowned(); n != 0 {
+		if n := v.danglingCount(); n != 0 {
 			t.Errorf("%d volumes said to be left attached, want none", n)
 		}
 		if more := v.backend.Books().Methods[fakecsi.ControllerUnpublishVolume].Begun - calls; more > 0 {
@@ -108,11 +108,11 @@ func TestVolumeLeftAttachedEndsWhenTheDriverListsItElsewhere(t *testing.T) {
 				v.pass(time.Second)
 				begin.Store(true)
 				v.pass(20 * time.Second)
-				if n := v.unowned(); n != 1 {
+				if n := v.danglingCount(); n != 1 {
 					t.Fatalf("%d volumes said to be left attached at first, want one", n)
 				}
 				v.pass(2 * time.Hour)
-				if ended := v.unowned() == 0; ended != c.ends {
+				if ended := v.danglingCount() == 0; ended != c.ends {
 					t.Errorf("ended: %v, want %v", ended, c.ends)
 				}
 				if n := len(v.backend.Books().CallsOf(fakecsi.ControllerUnpublishVolume, "v")); c.ends && n > 3 {
@@ -145,8 +145,8 @@ func TestVolumeLeftAttachedIsDetachedWithTheSecretOfItsPublish(t *testing.T) {
 				v.recreate(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Handle: handle, Secret: secretRef("second")})
 				v.turn(fakecsi.Knobs{ClearFaults: true})
 				v.pass(time.Hour)
-				if got := v.backend.LastUnpublish("v").GetSecrets()["key"]; got != "one" || v.unowned() > 0 {
-					t.Errorf("secret of the detach %q, want that of the publish; %d volumes said to be left attached", got, v.unowned())
+				if got := v.backend.LastUnpublish("v").GetSecrets()["key"]; got != "one" || v.danglingCount() > 0 {
+					t.Errorf("secret of the detach %q, want that of the publish; %d volumes said to be left attached", got, v.danglingCount())
 				}
 				if calls := done(v.backend, "new"); len(calls) > 0 {
 					t.Errorf("calls %v for the new volume", calls)
@@ -156,7 +156,7 @@ func TestVolumeLeftAttachedIsDetachedWithTheSecretOfItsPublish(t *testing.T) {
 	}
 }
 
-// Rule: an unconfirmed unowned publication ends when another writer's detach of that target is seen, or its attach of the
+// Rule: an unconfirmed dangling publication ends when another writer's detach of that target is seen, or its attach of the
 // single-node volume elsewhere.
 func TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt(t *testing.T) {
 	single, multi := corev1.ReadWriteOnce, corev1.ReadWriteMany
@@ -227,8 +227,8 @@ func TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt(t *testin
 					}
 					release()
 					v.pass(15 * time.Minute)
-					if n := v.calls(fakecsi.ControllerUnpublishVolume, "v", "id-n") - before; n != c.calls || v.unowned() > 0 {
-						t.Errorf("%d calls to detach it, want %d; %d volumes said to be left attached", n, c.calls, v.unowned())
+					if n := v.calls(fakecsi.ControllerUnpublishVolume, "v", "id-n") - before; n != c.calls || v.danglingCount() > 0 {
+						t.Errorf("%d calls to detach it, want %d; %d volumes said to be left attached", n, c.calls, v.danglingCount())
 					}
 				})
 			})
@@ -278,14 +278,14 @@ func TestVolumeLeftAttachedIsRememberedWhateverComesBetween(t *testing.T) {
 				v.pass(time.Minute)
 				between(v, last.Load())
 				v.pass(time.Minute)
-				if n := v.unowned(); n != 1 {
+				if n := v.danglingCount(); n != 1 {
 					t.Errorf("%d volumes said to be left attached, want one", n)
 				}
 				v.turn(fakecsi.Knobs{ClearFaults: true})
 				v.pass(15 * time.Minute)
 				want := []string{"ControllerPublishVolume id-n", "ControllerUnpublishVolume id-n"}
-				if calls := done(v.backend, "v"); !slices.Equal(calls, want) || v.unowned() > 0 {
-					t.Errorf("calls %v, want %v; %d volumes said to be left attached", calls, want, v.unowned())
+				if calls := done(v.backend, "v"); !slices.Equal(calls, want) || v.danglingCount() > 0 {
+					t.Errorf("calls %v, want %v; %d volumes said to be left attached", calls, want, v.danglingCount())
 				}
 			})
 		})
@@ -317,8 +317,8 @@ func TestVolumeOfAnAttachmentThatVanishesWhileNobodyWorksIsDetachedLater(t *test
 				v.updates <- registry.Snapshot{virtualDriver: active}
 				v.pass(time.Minute)
 				want = append(want, "ControllerUnpublishVolume id-n")
-				if calls := done(v.backend, "v"); !slices.Equal(calls, want) || v.unowned() > 0 {
-					t.Errorf("calls %v, want %v; %d volumes said to be left attached", calls, want, v.unowned())
+				if calls := done(v.backend, "v"); !slices.Equal(calls, want) || v.danglingCount() > 0 {
+					t.Errorf("calls %v, want %v; %d volumes said to be left attached", calls, want, v.danglingCount())
 				}
 			})
 		})
