@@ -46,7 +46,7 @@ func TestVolumeInUseOnItsNodeIsReportedAndNotDetached(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(v *virtual) {
 				v.unexpected(registry.UnexpectedDetach)
-				v.danglingCount()
+				v.dangling()
 				c.use(v)
 				v.start()
 				v.pass(time.Hour)
@@ -74,7 +74,7 @@ func TestVolumeInUseOnItsNodeIsReportedAndNotDetached(t *testing.T) {
 func TestVolumeThatBecomesUsedIsNotDetachedByALaterTry(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.unexpected(registry.UnexpectedDetach)
-		v.danglingCount()
+		v.dangling()
 		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerUnpublishVolume, Code: codes.Internal}}})
 		v.start()
 		v.pass(2 * time.Minute)

@@ -30,7 +30,7 @@ func TestAttachThatADanglingVolumeBlocksHealsAfterTwoListings(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.unexpected(registry.UnexpectedDetach)
 		v.driver.Drift.Interval = time.Hour
-		v.danglingCount()
+		v.dangling()
 		v.start()
 		v.create(v.attachment("v", "m"))
 		v.pass(time.Second)
@@ -51,7 +51,7 @@ func TestAttachWaitsForTheDetachElsewhere(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.unexpected(registry.UnexpectedDetach)
 		v.driver.Timeout = time.Hour
-		v.danglingCount()
+		v.dangling()
 		v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerUnpublishVolume}}})
 		v.start()
 		v.create(v.attachment("v", "m"))
@@ -70,7 +70,7 @@ func TestAttachWaitsForTheDetachElsewhere(t *testing.T) {
 
 func TestViewOfARefusedAttachNamesTheNodeThatHasTheVolume(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		v.danglingCount()
+		v.dangling()
 		v.start()
 		v.create(v.attachment("v", "m"))
 		v.pass(5 * time.Minute)
@@ -90,7 +90,7 @@ func TestViewOfARefusedAttachNamesTheNodeThatHasTheVolume(t *testing.T) {
 func TestVolumeInUseOnItsNodeIsNotFreedForARefusedAttach(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.unexpected(registry.UnexpectedDetach)
-		v.danglingCount()
+		v.dangling()
 		v.inUse("n", "kubernetes.io/csi/"+virtualDriver+"^v")
 		v.start()
 		v.create(v.attachment("v", "m"))
@@ -117,7 +117,7 @@ func (s lyingSession) ListVolumes(context.Context, int) (csiclient.Published, ti
 func TestDriverThatRefusesAnAttachWhateverIsDetachedIsNotCalledWithoutEnd(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.unexpected(registry.UnexpectedDetach)
-		v.danglingCount()
+		v.dangling()
 		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.FailedPrecondition}}})
 		v.options.Connect = func(context.Context, registry.Driver) (hubdriver.Session, error) {
 			return lyingSession{newBackendSession(v.backend)}, nil
