@@ -205,6 +205,9 @@ func (t *trial) heal() {
 	for _, r := range t.replicas {
 		r.start()
 	}
+	for _, n := range t.nodes { // a node may have another node ID since a volume was used there, where the hub has attached it meanwhile
+		t.inUse(n.name)
+	}
 }
 
 // createAttachment asks for a volume on a node, as kube-controller-manager does: for a single-node volume
