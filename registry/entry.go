@@ -41,7 +41,7 @@ func readDrivers(p *parser, n *yaml.Node, path string, c *Config) {
 		p.report(n.Line, path, mistyped(n, wantDrivers).Error())
 		return
 	}
-	taken := map[claim]entry{}
+	taken := map[reservation]entry{}
 	for i, element := range n.Content {
 		e := entry{parser: p, path: fmt.Sprintf("%s[%d]", path, i), line: element.Line}
 		e.Settings, e.Source = c.defaults, fmt.Sprintf("%s:%d", p.file, element.Line)
@@ -52,7 +52,7 @@ func readDrivers(p *parser, n *yaml.Node, path string, c *Config) {
 		p.finish(&e.Settings, e.path)
 		p.transport(&e.Driver, e.path)
 		p.warn(e.Driver, e.path)
-		p.claim(taken, e)
+		p.reserve(taken, e)
 		c.drivers[e.Name] = e.Driver
 		c.entries = append(c.entries, e)
 	}
@@ -67,21 +67,21 @@ func CheckName(name string) error {
 	return nil
 }
 
-// error is the error of an entry that cannot be served beside the first that has a claim; where says in brackets where that is.
-func (e entry) error(c claim, first Driver, where string) Error {
+// error is the error of an entry that cannot be served beside the first that has a reservation; where says in brackets where that is.
+func (e entry) error(c reservation, first Driver, where string) Error {
 	path := e.path + ".name"
-	if c.kind == claimEndpoint {
+	if c.kind == reservedEndpoint {
 		path = e.path + ".endpoint"
-	} else if lease := e.path + ".lease.name"; c.kind == claimLease && e.parser.values[lease] != nil {
+	} else if lease := e.path + ".lease.name"; c.kind == reservedLease && e.parser.values[lease] != nil {
 		path = lease
 	}
 	return Error{File: e.parser.file, Line: e.parser.values[path].Line, Path: path, Message: c.reason(e.Driver, first, where)}
 }
 
-// claim reports what an entry shares with entries before it: one mistake for each of them, as when an entry was copied.
-func (p *parser) claim(taken map[claim]entry, e entry) {
+// reserve reports what an entry shares with entries before it: one mistake for each of them, as when an entry was copied.
+func (p *parser) reserve(taken map[reservation]entry, e entry) {
 	reported := map[string]bool{}
-	for _, c := range e.claims() {
+	for _, c := range e.reservations() {
 		first, twice := taken[c]
 		if !twice {
 			taken[c] = e

@@ -115,19 +115,19 @@ var defaultsKey = regexp.MustCompile(`(?m)^[{ "']*defaults["']?\s*:`)
 // combine takes the entries of all files into the configuration, and keeps what only bad files name. Of entries of different files that cannot be served together,
 // the one that is served now stays, and the other ones are reported. If none is, none will be: which one is right is not known.
 func (c *Config) combine(entries []entry, last *Config, bad []fileContent) (problems Errors) {
-	wanted := map[claim][]entry{}
+	wanted := map[reservation][]entry{}
 	for _, e := range entries {
-		for _, claim := range e.claims() {
-			wanted[claim] = append(wanted[claim], e)
+		for _, reservation := range e.reservations() {
+			wanted[reservation] = append(wanted[reservation], e)
 		}
 	}
 	// rival returns another entry that wants what an entry wants or has had.
-	rival := func(claim claim, e entry) (entry, bool) {
-		i := slices.IndexFunc(wanted[claim], func(other entry) bool { return other.Source != e.Source })
+	rival := func(reservation reservation, e entry) (entry, bool) {
+		i := slices.IndexFunc(wanted[reservation], func(other entry) bool { return other.Source != e.Source })
 		if i < 0 {
 			return entry{}, false
 		}
-		return wanted[claim][i], true
+		return wanted[reservation][i], true
 	}
 	c.drivers = Snapshot{}
 	for _, e := range entries {
@@ -135,16 +135,16 @@ func (c *Config) combine(entries []entry, last *Config, bad []fileContent) (prob
 		if !strings.HasPrefix(held.Source, e.parser.file+":") {
 			held = Driver{} // the entry is not served now
 		}
-		serve, has, wants := e.Driver, held.claims(), e.claims()
-		for _, claim := range wants {
-			if other, ok := rival(claim, e); ok && !slices.Contains(has, claim) {
-				problems = append(problems, e.error(claim, other.Driver, " ("+other.Source+")"))
+		serve, has, wants := e.Driver, held.reservations(), e.reservations()
+		for _, reservation := range wants {
+			if other, ok := rival(reservation, e); ok && !slices.Contains(has, reservation) {
+				problems = append(problems, e.error(reservation, other.Driver, " ("+other.Source+")"))
 				serve = held
 				break
 			}
 		}
-		for _, claim := range has {
-			if _, lost := rival(claim, e); lost && serve == held && !slices.Contains(wants, claim) {
+		for _, reservation := range has {
+			if _, lost := rival(reservation, e); lost && serve == held && !slices.Contains(wants, reservation) {
 				serve = Driver{} // another file has taken it over
 			}
 		}
@@ -158,7 +158,7 @@ func (c *Config) combine(entries []entry, last *Config, bad []fileContent) (prob
 	for name, d := range last.drivers {
 		word := regexp.MustCompile(`(^|[^\w.-])` + regexp.QuoteMeta(name) + `($|[^\w.-])`)
 		if slices.ContainsFunc(bad, func(f fileContent) bool { return f.data == nil || word.Match(f.data) }) &&
-			!slices.ContainsFunc(d.claims(), func(claim claim) bool { return len(wanted[claim]) > 0 }) {
+			!slices.ContainsFunc(d.reservations(), func(reservation reservation) bool { return len(wanted[reservation]) > 0 }) {
 			c.drivers[name] = d
 		}
 	}

@@ -34,9 +34,9 @@ func (c Conflict) isLike(other Conflict) bool {
 // While the configuration is incomplete, only those are served of what was found that are in last, the Snapshot before: a file
 // that cannot be read may list the others.
 func merge(config *Config, found []Driver, last Snapshot) (Snapshot, []Conflict) {
-	snapshot, taken := maps.Clone(config.drivers), map[claim]Driver{}
+	snapshot, taken := maps.Clone(config.drivers), map[reservation]Driver{}
 	for _, d := range config.drivers {
-		for _, c := range d.claims() {
+		for _, c := range d.reservations() {
 			taken[c] = d
 		}
 	}
@@ -65,13 +65,13 @@ func merge(config *Config, found []Driver, last Snapshot) (Snapshot, []Conflict)
 		} else if known && served.Endpoint != d.Endpoint {
 			winner, reason = served, fmt.Sprintf("%s is served at %s and not at %s", d.Name, quote(string(served.Endpoint)), quote(string(d.Endpoint)))
 		} else if !known {
-			for _, c := range d.claims() {
+			for _, c := range d.reservations() {
 				if first, isTaken := taken[c]; isTaken && reason == "" {
 					winner, reason = first, c.reason(d, first, "")
 				}
 			}
 			if reason == "" {
-				for _, c := range d.claims() {
+				for _, c := range d.reservations() {
 					taken[c] = d
 				}
 				snapshot[d.Name] = d
@@ -93,39 +93,39 @@ func merge(config *Config, found []Driver, last Snapshot) (Snapshot, []Conflict)
 	return snapshot, conflicts
 }
 
-// claim is something that only one of the drivers of a hub can have.
-type claim struct {
+// reservation is something that only one of the drivers of a hub can have.
+type reservation struct {
 	kind  string // one of the constants below
 	value string
 }
 
 const (
-	claimName      = "name"
-	claimFinalizer = "finalizer" // the form of the name in it
-	claimLease     = "lease"
-	claimEndpoint  = "endpoint"
+	reservedName      = "name"
+	reservedFinalizer = "finalizer" // the form of the name in it
+	reservedLease     = "lease"
+	reservedEndpoint  = "endpoint"
 )
 
-// claims returns what the driver takes from all others. A name or an endpoint that is "" takes nothing.
-func (d Driver) claims() []claim {
-	var all []claim
+// reservations returns what the driver takes from all others. A name or an endpoint that is "" takes nothing.
+func (d Driver) reservations() []reservation {
+	var all []reservation
 	if d.Name != "" {
-		all = append(all, claim{claimName, d.Name}, claim{claimFinalizer, SanitizedName(d.Name)}, claim{claimLease, d.LeaseOf().String()})
+		all = append(all, reservation{reservedName, d.Name}, reservation{reservedFinalizer, SanitizedName(d.Name)}, reservation{reservedLease, d.LeaseOf().String()})
 	}
 	if d.Endpoint != "" {
-		all = append(all, claim{claimEndpoint, string(d.Endpoint)})
+		all = append(all, reservation{reservedEndpoint, string(d.Endpoint)})
 	}
 	return all
 }
 
-// reason says why a driver cannot be served beside the first that has the claim, and what to do; where says in brackets where that is.
-func (c claim) reason(d, first Driver, where string) string {
+// reason says why a driver cannot be served beside the first that has the reservation, and what to do; where says in brackets where that is.
+func (c reservation) reason(d, first Driver, where string) string {
 	switch c.kind {
-	case claimName:
+	case reservedName:
 		return fmt.Sprintf("the driver %s is already named%s: remove one of them", d.Name, where)
-	case claimFinalizer:
+	case reservedFinalizer:
 		return fmt.Sprintf("%s and %s%s both become %s in finalizers and leases, so one hub cannot serve both: remove one of them", d.Name, first.Name, where, c.value)
-	case claimLease:
+	case reservedLease:
 		return fmt.Sprintf("%s uses the lease %s, as %s%s does: write another lease.name or lease.namespace for one of them", d.Name, c.value, first.Name, where)
 	}
 	return fmt.Sprintf("%s is already the endpoint of %s%s, and only one driver can answer there: correct one of them", quote(c.value), cmp.Or(first.Name, "another driver"), where)

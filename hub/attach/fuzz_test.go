@@ -258,7 +258,7 @@ func checkDecisions(t *testing.T, inputs Inputs, flags byte) {
 				t.Errorf("%q differs, %v", differs, err)
 			}
 		}
-		if may, sure := d.ClaimsTarget(inputs, plan.Target); sure && !may {
+		if may, sure := d.NamesTarget(inputs, plan.Target); sure && !may {
 			t.Error("surely wants what it may not want")
 		}
 		recorded, ok := d.Recorded(inputs)

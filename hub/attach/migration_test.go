@@ -65,7 +65,7 @@ func TestMigratedVolumeIsCalledAsItsDriverCallsIt(t *testing.T) {
 			if plan.Publish.VolumeId != tc.handle || !cmp.Equal(plan.Publish.VolumeContext, tc.attributes) || plan.VolumeFinalizer == nil {
 				t.Errorf("publish of %q with %v, guarded %v; want %q with %v, guarded", plan.Publish.VolumeId, plan.Publish.VolumeContext, plan.VolumeFinalizer != nil, tc.handle, tc.attributes)
 			}
-			if _, sure := d.ClaimsTarget(Inputs{VolumeAttachment: attachment(), PersistentVolume: VolumeOf(tc.pv), CSINode: node}, plan.Target); !sure {
+			if _, sure := d.NamesTarget(Inputs{VolumeAttachment: attachment(), PersistentVolume: VolumeOf(tc.pv), CSINode: node}, plan.Target); !sure {
 				t.Errorf("the volume is not wanted at %v, where the plan attaches it", plan.Target)
 			}
 			gone := attachment(attached, deleted, finalizers(Finalizer(tc.driver)))

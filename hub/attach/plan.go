@@ -142,10 +142,10 @@ func NotedTarget(va *storagev1.VolumeAttachment) Target {
 	return Target{VolumeHandle: va.Annotations[AnnotationVolumeHandle], NodeID: va.Annotations[AnnotationNodeID]}
 }
 
-// ClaimsTarget reports whether a VolumeAttachment may claim a target, by its note or by its volume and
+// NamesTarget reports whether a VolumeAttachment may have a target, by its note or by its volume and
 // node, and whether it surely does. Without a note that is not sure if the PersistentVolume or the
 // CSINode is missing.
-func (d Driver) ClaimsTarget(f Inputs, t Target) (may, surely bool) {
+func (d Driver) NamesTarget(f Inputs, t Target) (may, surely bool) {
 	noted := NotedTarget(f.VolumeAttachment)
 	if noted == t {
 		return true, true

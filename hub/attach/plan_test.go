@@ -342,7 +342,7 @@ func TestVolumeMayBeWantedWhereNothingSaysOtherwise(t *testing.T) {
 		{"PersistentVolume away, nothing noted", Inputs{VolumeAttachment: attachment(), CSINode: csiNode("id-1")}, true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if may, sure := attaching.ClaimsTarget(tc.f, here); may != tc.may || sure != tc.sure {
+			if may, sure := attaching.NamesTarget(tc.f, here); may != tc.may || sure != tc.sure {
 				t.Errorf("may want it: %v, surely: %v; want %v and %v", may, sure, tc.may, tc.sure)
 			}
 		})

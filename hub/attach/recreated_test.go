@@ -126,10 +126,10 @@ func TestAttachmentOfTheOldVolumeDoesNotOwnThatOfTheRecreatedPersistentVolume(t 
 	va := leftAttached(attachmentName("old"), "")
 	va.DeletionTimestamp = nil
 	inputs := attach.Inputs{VolumeAttachment: va, PersistentVolume: volumeOf("new", "", -time.Minute), CSINode: onNode}
-	if may, _ := block.ClaimsTarget(inputs, attach.Target{VolumeHandle: "new", NodeID: "id"}); may {
+	if may, _ := block.NamesTarget(inputs, attach.Target{VolumeHandle: "new", NodeID: "id"}); may {
 		t.Error("it may want the new volume, want not")
 	}
-	if may, surely := block.ClaimsTarget(inputs, attach.Target{VolumeHandle: "old", NodeID: "id"}); !may || surely {
+	if may, surely := block.NamesTarget(inputs, attach.Target{VolumeHandle: "old", NodeID: "id"}); !may || surely {
 		t.Errorf("may want the old volume: %v, surely: %v; want only that it may", may, surely)
 	}
 }

@@ -14,7 +14,7 @@ func registered(driver, nodeID string) *storagev1.CSINode {
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: nodeID}}}}
 }
 
-// What another claim left attached under the new ID of a node was taken for that of the volume that is attached under
+// What another attachment left attached under the new ID of a node was taken for that of the volume that is attached under
 // the old one, and stayed.
 func TestAttachedVolumeIsWantedOnlyWhereItIsNoted(t *testing.T) {
 	attached := leftAttached(madeByPeople, "v")
@@ -37,7 +37,7 @@ func TestAttachedVolumeIsWantedOnlyWhereItIsNoted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inputs := attach.Inputs{VolumeAttachment: tc.va, CSINode: registered(blockDriver, "new")}
-			may, surely := block.ClaimsTarget(inputs, attach.Target{VolumeHandle: "v", NodeID: tc.nodeID})
+			may, surely := block.NamesTarget(inputs, attach.Target{VolumeHandle: "v", NodeID: tc.nodeID})
 			if may != tc.want || surely != tc.want {
 				t.Errorf("may be wanted: %v, surely: %v; want %v", may, surely, tc.want)
 			}

@@ -61,7 +61,7 @@ func published(t *testing.T, pv *Volume) Record {
 	return plan.Record
 }
 
-// That a call of a claim runs beside others as it was published is of package volume.
+// That a call of a attachment runs beside others as it was published is of package volume.
 func TestCallRunsBesideOtherNodesOnlyIfTheModeIsSoNowAndAsPublished(t *testing.T) {
 	one, many := volume(), volume(modes(corev1.ReadWriteMany))
 	another := volume(modes(corev1.ReadWriteMany), handle("vol-2"))

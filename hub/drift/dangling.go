@@ -45,7 +45,7 @@ func (w *Watch) Reported() []status.DanglingPublication {
 // checkDangling acts on the volumes that two listings in a row have on nodes of this cluster where no VolumeAttachment asks for them.
 func (w *Watch) checkDangling(ctx context.Context, l listing) {
 	found, round := map[attach.Target]*dangling{}, w.Nodes.Round() // each Node is read once, and not for each volume
-	w.findClaimants(&l)
+	w.findAttachments(&l)
 	targets := l.unserved()
 	w.findVolumes(ctx, &l, targets...)
 	for _, at := range targets {
@@ -98,7 +98,7 @@ func (w *Watch) WhyKeptNow(ctx context.Context, target attach.Target) string {
 	l := listing{driver: w.Decider(), after: w.Overlay.AttachmentsOfDriver(w.Decider().Name)}
 	at := attach.Target{VolumeHandle: l.driver.ListedHandle(target.VolumeHandle, target.NodeID), NodeID: target.NodeID}
 	l.published = csiclient.Published{at.VolumeHandle: {IDs: []string{at.NodeID}, Unknown: true}} // also elsewhere, perhaps
-	w.findClaimants(&l)
+	w.findAttachments(&l)
 	w.findVolumes(ctx, &l, at)
 	d, why := w.look(&l, at)
 	if d != nil {
@@ -135,7 +135,7 @@ func (l *listing) unserved() []attach.Target {
 	var targets []attach.Target
 	for handle, published := range l.published {
 		for _, nodeID := range published.IDs {
-			if at := (attach.Target{VolumeHandle: handle, NodeID: nodeID}); len(l.nodes[nodeID]) > 0 && !l.claimed[at] {
+			if at := (attach.Target{VolumeHandle: handle, NodeID: nodeID}); len(l.nodes[nodeID]) > 0 && !l.named[at] {
 				targets = append(targets, at)
 			}
 		}
@@ -143,10 +143,10 @@ func (l *listing) unserved() []attach.Target {
 	return targets
 }
 
-// findClaimants finds what the driver's VolumeAttachments may ask for, also those that are gone or have changed since the first page:
+// findAttachments finds what the driver's VolumeAttachments may ask for, also those that are gone or have changed since the first page:
 // the noted volume, or else that of their PersistentVolume, at the noted node ID and at that of their node.
-func (w *Watch) findClaimants(l *listing) {
-	l.nodes, l.claimed, l.claimants = w.Cluster.NodesOfDriver(l.driver.Name), map[attach.Target]bool{}, map[string][]*storagev1.VolumeAttachment{}
+func (w *Watch) findAttachments(l *listing) {
+	l.nodes, l.named, l.attachments = w.Cluster.NodesOfDriver(l.driver.Name), map[attach.Target]bool{}, map[string][]*storagev1.VolumeAttachment{}
 	for _, va := range slices.AppendSeq(slices.Clone(l.after), maps.Values(l.before)) {
 		if va.DeletionTimestamp != nil && l.driver.RequiredOperation(va) == attach.Idle {
 			continue // detached before, or never attached
@@ -154,10 +154,10 @@ func (w *Watch) findClaimants(l *listing) {
 		noted := attach.NotedTarget(va).NodeID
 		registered, _ := attach.NodeID(w.Cluster.CSINode(va.Spec.NodeName), l.driver.Name)
 		nodeID := cmp.Or(noted, registered)
-		l.claimed[attach.Target{VolumeHandle: l.driver.ListedHandle(w.Cluster.VolumeHandle(va), nodeID), NodeID: nodeID}] = true
-		l.claimants[nodeID] = append(l.claimants[nodeID], va)
+		l.named[attach.Target{VolumeHandle: l.driver.ListedHandle(w.Cluster.VolumeHandle(va), nodeID), NodeID: nodeID}] = true
+		l.attachments[nodeID] = append(l.attachments[nodeID], va)
 		if registered != "" && registered != nodeID {
-			l.claimants[registered] = append(l.claimants[registered], va)
+			l.attachments[registered] = append(l.attachments[registered], va)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func (w *Watch) look(l *listing, at attach.Target) (d *dangling, why string) {
 	}
 	v := volumes[0]
 	d = &dangling{volume: v, nodes: nodes, record: v.Record(at.NodeID)}
-	for _, va := range slices.Concat(l.claimants[at.NodeID], l.claimants[""]) {
+	for _, va := range slices.Concat(l.attachments[at.NodeID], l.attachments[""]) {
 		noted, handle := attach.NotedTarget(va), w.Cluster.VolumeHandle(va)
 		// It may have been attached before its PersistentVolume was created again with another handle.
 		unknown := noted.VolumeHandle == "" && (va.Status.Attached || l.driver.RecordsCall(va)) &&

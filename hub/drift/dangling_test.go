@@ -54,7 +54,7 @@ func TestVolumeIsKeptForTheFirstReasonThatHolds(t *testing.T) {
 		tc.without()
 		l := listing{driver: w.driver, after: w.watch.Overlay.AttachmentsOfDriver(driverName)}
 		l.published = csiclient.Published{"vol-1": on("id-1")}
-		w.watch.findClaimants(&l)
+		w.watch.findAttachments(&l)
 		w.watch.findVolumes(t.Context(), &l, at)
 		d, got := w.watch.look(&l, at)
 		if d != nil {
@@ -115,7 +115,7 @@ func TestVolumeAttachmentAsksForWhatItMayHaveOrGetAttached(t *testing.T) {
 			w := newWorld(t, lister, tc.va, newVolume(), second, node("node-1", "id-1"), node("node-2", "id-2"), node("node-3", "old"))
 			l := listing{driver: lister, after: w.watch.Overlay.AttachmentsOfDriver(driverName)}
 			l.published = csiclient.Published{"vol-1": on("id-1", "id-2", "old"), "vol-2": on("old", "id-2", "id-1")}
-			w.watch.findClaimants(&l)
+			w.watch.findAttachments(&l)
 			var got []string
 			for _, handle := range []string{"vol-1", "vol-2"} {
 				for _, nodeID := range []string{"id-1", "id-2", "old"} {

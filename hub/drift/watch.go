@@ -102,12 +102,12 @@ type listing struct {
 	before    map[string]*storagev1.VolumeAttachment // by name, those without work before the first page; compare takes out what has not changed
 	after     []*storagev1.VolumeAttachment
 	nodes     map[string][]string // names, by node ID
-	// claimed are the targets that a VolumeAttachment surely asks for, claimants the VolumeAttachments by the node IDs at which they may
+	// named are the targets that a VolumeAttachment surely asks for, attachments the VolumeAttachments by the node IDs at which they may
 	// ask for a volume; "": at any.
-	claimed   map[attach.Target]bool
-	claimants map[string][]*storagev1.VolumeAttachment
-	volumes   map[string][]*attach.Volume // that may be at the targets, by attach.Driver.HandleKey
-	knowsAll  bool
+	named       map[attach.Target]bool
+	attachments map[string][]*storagev1.VolumeAttachment
+	volumes     map[string][]*attach.Volume // that may be at the targets, by attach.Driver.HandleKey
+	knowsAll    bool
 }
 
 // Check lists the volumes once and acts on the differences that the listing confirms.

@@ -21,7 +21,7 @@ import (
 type Leases interface {
 	view.Leases
 	// Hold competes for a lease until ctx ends, and blocks until it has released the lease.
-	Hold(ctx context.Context, c lease.Claim) error
+	Hold(ctx context.Context, c lease.Candidacy) error
 }
 
 // role is what this process does for a driver: work for it while it has the lease, watch another attacher, or
@@ -88,7 +88,7 @@ func (m *Manager) takeRole(ctx context.Context, fail func(error)) {
 	case !competes:
 		m.lead(ctx, lease.Always(), fail)
 	default:
-		if err := m.options.Leases.Hold(ctx, lease.Claim{
+		if err := m.options.Leases.Hold(ctx, lease.Candidacy{
 			Driver: m.Driver,
 			Lease:  r.lease,
 			Reach: func() (lease.Reach, <-chan struct{}, time.Duration) {

@@ -53,7 +53,7 @@ func newAnnouncer(l *Leases) *announcer {
 	return a
 }
 
-// batchDelay is how long an announcement waits for more claims to come or go.
+// batchDelay is how long an announcement waits for more candidacies to come or go.
 const batchDelay = 20 * time.Millisecond
 
 // run blocks until ctx ends and the announcement has been deleted.

@@ -11,8 +11,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Claim says for which lease to compete, and what to do while it is held.
-type Claim struct {
+// Candidacy says for which lease to compete, and what to do while it is held.
+type Candidacy struct {
 	Driver string // CSI driver name: what replicas share
 	Lease  Name
 	// Reach returns whether the driver can be called from here. It is asked again when changed
@@ -56,17 +56,17 @@ func (r Reach) counts() bool { return r >= JustAway }
 // candidate is one call of Hold.
 type candidate struct {
 	*Leases
-	held  context.Context // of Hold
-	claim Claim
-	lock  *lock
-	woken chan struct{} // signalled when the lease or the members have changed; room for one
+	held      context.Context // of Hold
+	candidacy Candidacy
+	lock      *lock
+	woken     chan struct{} // signalled when the lease or the members have changed; room for one
 
 	// Guarded by Leases.mu.
-	reach  Reach     // the last answer of Claim.Reach
-	opened time.Time // when the claim was made, or the driver last began to count as callable
+	reach  Reach     // the last answer of Candidacy.Reach
+	opened time.Time // when the candidacy was made, or the driver last began to count as callable
 
 	// Used by the goroutine of Hold only.
-	reason     string      // last told to Claim.Waiting
+	reason     string      // last told to Candidacy.Waiting
 	polled     time.Time   // when the lease was last read because it could not be watched
 	tried      observation // that the last failed attempt was based on
 	retryAt    time.Time   // when to try the same again
@@ -83,16 +83,16 @@ type candidate struct {
 // A panic of Serve goes through to the caller. The lease is then neither renewed nor
 // released: it expires. A panic in a goroutine of Hold ends the term as if the lease was lost, and
 // is an error.
-func (l *Leases) Hold(ctx context.Context, claim Claim) error {
-	c := &candidate{Leases: l, held: ctx, claim: claim, lock: l.lock(claim.Lease), opened: time.Now(), woken: make(chan struct{}, 1)}
+func (l *Leases) Hold(ctx context.Context, candidacy Candidacy) error {
+	c := &candidate{Leases: l, held: ctx, candidacy: candidacy, lock: l.lock(candidacy.Lease), opened: time.Now(), woken: make(chan struct{}, 1)}
 	c.reach, _, _ = c.askReach()
-	l.wantWatch(claim.Lease, func(w *watch) { w.claims++ })
-	defer l.wantWatch(claim.Lease, func(w *watch) { w.claims-- }) // after unsubscribe
-	defer l.observations.subscribe(claim.Lease, c.woken)()
-	l.changeClaims(func() { l.candidates[c] = true })
-	defer l.changeClaims(func() { delete(l.candidates, c) })
+	l.wantWatch(candidacy.Lease, func(w *watch) { w.candidacies++ })
+	defer l.wantWatch(candidacy.Lease, func(w *watch) { w.candidacies-- }) // after unsubscribe
+	defer l.observations.subscribe(candidacy.Lease, c.woken)()
+	l.changeCandidacies(func() { l.candidates[c] = true })
+	defer l.changeCandidacies(func() { delete(l.candidates, c) })
 	// The others can agree on the next owner while the work here still drains.
-	defer context.AfterFunc(ctx, l.claimsChanged)()
+	defer context.AfterFunc(ctx, l.candidaciesChanged)()
 	if !c.takeSlot(ctx) {
 		return nil
 	}
@@ -105,15 +105,15 @@ func (l *Leases) Hold(ctx context.Context, claim Claim) error {
 	return nil
 }
 
-// changeClaims tells the other replicas, and this process itself, that claims have changed.
-func (l *Leases) changeClaims(change func()) {
+// changeCandidacies tells the other replicas, and this process itself, that candidacies have changed.
+func (l *Leases) changeCandidacies(change func()) {
 	l.mu.Lock()
 	change()
 	l.mu.Unlock()
-	l.claimsChanged()
+	l.candidaciesChanged()
 }
 
-func (l *Leases) claimsChanged() {
+func (l *Leases) candidaciesChanged() {
 	notify(l.announce)
 	notify(l.membersChanged)
 }
@@ -145,16 +145,16 @@ func (c *candidate) tell(reason string) {
 		return
 	}
 	c.reason = reason
-	if c.claim.Waiting != nil {
-		c.claim.Waiting(reason)
+	if c.candidacy.Waiting != nil {
+		c.candidacy.Waiting(reason)
 	}
 }
 
 func (c *candidate) askReach() (r Reach, changed <-chan struct{}, again time.Duration) {
-	if c.claim.Reach == nil {
+	if c.candidacy.Reach == nil {
 		return Callable, nil, 0
 	}
-	return c.claim.Reach()
+	return c.candidacy.Reach()
 }
 
 // updateReach notes whether the driver can be called from here, and announces a change. It
@@ -166,7 +166,7 @@ func (c *candidate) updateReach(limit time.Duration) (changed <-chan struct{}, a
 		again = limit
 	}
 	if was, _ := c.reached(); was != reach {
-		c.changeClaims(func() {
+		c.changeCandidacies(func() {
 			c.reach = reach
 			if reach.counts() && !was.counts() {
 				c.opened = time.Now()
@@ -176,7 +176,7 @@ func (c *candidate) updateReach(limit time.Duration) (changed <-chan struct{}, a
 	return changed, again
 }
 
-// reached returns whether the driver can be called from here, and since when the claim
+// reached returns whether the driver can be called from here, and since when the candidacy
 // stands: since it was made, or since the driver counts as callable again.
 func (c *candidate) reached() (r Reach, opened time.Time) {
 	c.mu.Lock()
@@ -210,7 +210,7 @@ func (c *candidate) wait(ctx context.Context) bool {
 
 // poll reads the lease once in each retry period in which it cannot be watched.
 func (c *candidate) poll(ctx context.Context) {
-	state := c.observations.watchOf(c.claim.Lease)
+	state := c.observations.watchOf(c.candidacy.Lease)
 	since := c.polled
 	if since.IsZero() && state.err == nil {
 		_, since = c.reached() // the watch needs time to begin
@@ -232,11 +232,11 @@ func (c *candidate) decide(now time.Time) decision {
 		alone:    c.options.Alone,
 		reach:    reach,
 		duration: c.options.Duration,
-		lease:    c.observations.get(c.claim.Lease),
-		watch:    c.observations.watchOf(c.claim.Lease),
+		lease:    c.observations.get(c.candidacy.Lease),
+		watch:    c.observations.watchOf(c.candidacy.Lease),
 	}
 	s.continues = c.lock.continues(s.lease)
-	s.assigned, s.assignedFrom, s.settled = c.members.assignment(c.claim.Driver, opened)
+	s.assigned, s.assignedFrom, s.settled = c.members.assignment(c.candidacy.Driver, opened)
 	if owner := s.assigned.owner; owner != "" {
 		s.ownerRenewed = c.observations.get(Name{c.options.Namespace, replicaName(owner)}).lease.Spec.RenewTime
 	}
@@ -269,7 +269,7 @@ func problem(err error) string {
 // attempt tries to take the lease, and serves if that succeeds. ended reports that Serve has
 // returned by itself.
 func (c *candidate) attempt(ctx context.Context) (ended bool, err error) {
-	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("lease", c.claim.Lease))
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("lease", c.candidacy.Lease))
 	term, err := c.lock.acquire(ctx, c.tried)
 	if ctx.Err() != nil {
 		if err == nil || !answered(err) { // a request without an answer may have succeeded
@@ -284,7 +284,7 @@ func (c *candidate) attempt(ctx context.Context) (ended bool, err error) {
 		}
 		if !c.tried.present && apierrors.IsForbidden(err) {
 			err = fmt.Errorf("lease %s does not exist, and the hub may not create it; create the lease, or remove lease.namespace from the driver's entry: %w",
-				c.claim.Lease, err)
+				c.candidacy.Lease, err)
 		}
 		c.err = err
 		return false, nil

@@ -87,7 +87,7 @@ func TestWhenADriverIsHandedOver(t *testing.T) {
 	}
 }
 
-func TestAClaimWaitsForReplicasThatMayComeToServeItToo(t *testing.T) {
+func TestACandidacyWaitsForReplicasThatMayComeToServeItToo(t *testing.T) {
 	r := newMembers(Options{Identity: "a", RetryPeriod: time.Second}) // settles in 500ms
 	start := time.Now()
 	if _, _, ok := r.assignment("d", start); ok {
@@ -96,7 +96,7 @@ func TestAClaimWaitsForReplicasThatMayComeToServeItToo(t *testing.T) {
 	r.set([]Member{{Identity: "a", Drivers: []string{"d"}}, {Identity: "b"}}, start)
 	opened := start.Add(time.Minute)
 	if _, from, ok := r.assignment("d", opened); !ok || !from.Equal(opened.Add(500*time.Millisecond)) {
-		t.Errorf("it counts from %v after the claim, %v", from.Sub(opened), ok)
+		t.Errorf("it counts from %v after the candidacy, %v", from.Sub(opened), ok)
 	}
 	r.set([]Member{{Identity: "a", Drivers: []string{"d"}}, {Identity: "b", Drivers: []string{"d"}}}, start.Add(time.Minute))
 	if _, from, _ := r.assignment("d", opened); !from.Equal(start.Add(500 * time.Millisecond)) {

@@ -30,7 +30,7 @@
 //
 // A lease is taken only while the driver can be called from here: a csi-attacher that is away
 // for a moment may reach the driver, and would wait for ever. Whether a replica can call a
-// driver may change at any time (Claim.Reach). A change is announced and ends no term: the
+// driver may change at any time (Candidacy.Reach). A change is announced and ends no term: the
 // lease is kept until another replica can call the driver. Serve may release the lease so that
 // another process can try. If none does for a lease duration, the same process takes the lease
 // again while the driver is Away, and not when it is Unreached.

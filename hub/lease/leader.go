@@ -50,7 +50,7 @@ func (c *candidate) lead(ctx context.Context, t *Term) (ended bool, err error) {
 			err = *p
 		}
 	}()
-	err = c.claim.Serve(stop, t)
+	err = c.candidacy.Serve(stop, t)
 	return stop.Err() == nil && !t.isLost(), err
 }
 
@@ -95,7 +95,7 @@ func (l *leader) supervise(ctx context.Context) {
 	period := l.options.RetryPeriod / 2
 	for {
 		remaining := l.options.remaining(l.term.lastRenewal().age())
-		if reason := l.options.lossReason(remaining, l.observations.get(l.claim.Lease)); reason != "" {
+		if reason := l.options.lossReason(remaining, l.observations.get(l.candidacy.Lease)); reason != "" {
 			l.term.lose()
 			l.end()
 			klog.FromContext(ctx).Info("Lease lost, canceling calls in flight", "reason", reason)
@@ -119,7 +119,7 @@ func (l *leader) handOver(ctx context.Context, period time.Duration) (again time
 		return period
 	}
 	reach, opened := l.reached()
-	assigned, _, known := l.members.assignment(l.claim.Driver, opened)
+	assigned, _, known := l.members.assignment(l.candidacy.Driver, opened)
 	if !known {
 		return period
 	}

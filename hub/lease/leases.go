@@ -21,8 +21,8 @@ type Leases struct {
 	members      *members
 
 	// Each has room for one signal.
-	membersChanged chan struct{} // replicas or claims have changed
-	announce       chan struct{} // claims have changed
+	membersChanged chan struct{} // replicas or candidacies have changed
+	announce       chan struct{} // candidacies have changed
 	watchesChanged chan struct{} // what is to be watched has changed
 
 	mu         sync.Mutex // guards the rest
@@ -50,7 +50,7 @@ func New(o Options) (*Leases, error) {
 	}
 	l.observations.self, l.observations.defaultDuration = o.Identity, o.Duration
 	if !o.Alone {
-		l.watches[Name{Namespace: o.Namespace}] = &watch{claims: 1}
+		l.watches[Name{Namespace: o.Namespace}] = &watch{candidacies: 1}
 	}
 	return l, nil
 }
@@ -152,14 +152,14 @@ func (l *Leases) driversToAnnounce() []string {
 	return l.reachableDrivers()
 }
 
-// reachableDrivers returns the drivers with an open claim that count as callable from here.
+// reachableDrivers returns the drivers with an open candidacy that count as callable from here.
 func (l *Leases) reachableDrivers() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	drivers := map[string]bool{}
 	for c := range l.candidates {
 		if c.held.Err() == nil && c.reach.counts() {
-			drivers[c.claim.Driver] = true
+			drivers[c.candidacy.Driver] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(drivers))

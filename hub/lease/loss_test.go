@@ -136,7 +136,7 @@ func TestContinuesTellsWhetherAnotherHeldTheLease(t *testing.T) {
 		ctx, cancel := context.WithCancel(r.base)
 		defer cancel()
 		var term *Term
-		err := r.Hold(ctx, Claim{Driver: "d", Lease: w.lease("d"), Serve: func(_ context.Context, t *Term) error { term = t; return nil }})
+		err := r.Hold(ctx, Candidacy{Driver: "d", Lease: w.lease("d"), Serve: func(_ context.Context, t *Term) error { term = t; return nil }})
 		if err != nil {
 			t.Error(err)
 		}
@@ -180,7 +180,7 @@ func TestErrorOfServeIsReturnedAfterTheRelease(t *testing.T) {
 	w := newWorld(t)
 	r := w.replica(alone, long)
 	broken := errors.New("broken")
-	err := r.Hold(r.base, Claim{Driver: "d", Lease: w.lease("d"), Serve: func(context.Context, *Term) error { return broken }})
+	err := r.Hold(r.base, Candidacy{Driver: "d", Lease: w.lease("d"), Serve: func(context.Context, *Term) error { return broken }})
 	if !errors.Is(err, broken) {
 		t.Errorf("error is %v", err)
 	}
@@ -199,7 +199,7 @@ func TestPanicOfServeLetsTheLeaseExpire(t *testing.T) {
 				t.Errorf("recovered %v", p)
 			}
 		}()
-		_ = a.Hold(a.base, Claim{Driver: "d", Lease: w.lease("d"), Serve: func(context.Context, *Term) error { panic("boom") }})
+		_ = a.Hold(a.base, Candidacy{Driver: "d", Lease: w.lease("d"), Serve: func(context.Context, *Term) error { panic("boom") }})
 	}()
 	if h := w.holder("d"); h != a.options.Identity {
 		t.Errorf("the lease was released to %q, and what was begun may go on", h)
@@ -214,13 +214,13 @@ func TestOneProcessServesALeaseOnce(t *testing.T) {
 	inside := make(chan struct{}, 2)
 	leave := make(chan struct{})
 	reasons := make(chan string, 10)
-	claim := Claim{Driver: "d", Lease: w.lease("d"),
+	candidacy := Candidacy{Driver: "d", Lease: w.lease("d"),
 		Serve:   func(context.Context, *Term) error { inside <- struct{}{}; <-leave; return nil },
 		Waiting: func(reason string) { reasons <- reason },
 	}
 	ended := make(chan error, 2)
 	for range 2 {
-		go func() { ended <- r.Hold(r.base, claim) }()
+		go func() { ended <- r.Hold(r.base, candidacy) }()
 	}
 	<-inside
 	for reason := range reasons {

@@ -43,7 +43,7 @@ func TestALeaseThatMayHaveBeenTakenAtTheEndIsReleased(t *testing.T) {
 	r := w.replica(alone, long)
 	ctx, cancel := context.WithCancel(r.base)
 	r.loseOne(cancel)
-	err := r.Hold(ctx, Claim{Driver: "d", Lease: w.lease("d"), Serve: func(context.Context, *Term) error {
+	err := r.Hold(ctx, Candidacy{Driver: "d", Lease: w.lease("d"), Serve: func(context.Context, *Term) error {
 		t.Error("served after the end")
 		return nil
 	}})

@@ -70,7 +70,7 @@ func (m *members) list() []Member {
 	return slices.Clone(m.live)
 }
 
-// assignment returns the assignment of the driver, and from when it counts for a claim that
+// assignment returns the assignment of the driver, and from when it counts for a candidacy that
 // was opened at the given time. ok is false if no member can call the driver, or the members
 // are not known.
 func (m *members) assignment(driver string, opened time.Time) (a assignment, from time.Time, ok bool) {

@@ -32,7 +32,7 @@ type Options struct {
 	// RenewDeadline. Duration is whole seconds, as in a Lease.
 	Duration, RenewDeadline, RetryPeriod time.Duration
 
-	// Alone makes this process compete for every claim at once and announce nothing: it
+	// Alone makes this process compete for every candidacy at once and announce nothing: it
 	// replaces one sidecar and shares no drivers with replicas.
 	Alone bool
 }

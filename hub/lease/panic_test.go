@@ -90,7 +90,7 @@ func TestPanicInAGoroutineOfHoldEndsTheTermAndNotTheProcess(t *testing.T) {
 				l := v.leases(kube)
 				ctx, cancel := context.WithCancel(v.t.Context())
 				terms, lost := 0, 0
-				claim := Claim{Driver: "d", Lease: Name{"ns", "lease"},
+				candidacy := Candidacy{Driver: "d", Lease: Name{"ns", "lease"},
 					Reach: func() (Reach, <-chan struct{}, time.Duration) {
 						breakDown(reach)
 						return Callable, nil, 0
@@ -104,13 +104,13 @@ func TestPanicInAGoroutineOfHoldEndsTheTermAndNotTheProcess(t *testing.T) {
 						return nil
 					}}
 				ended := make(chan error, 1)
-				go func() { ended <- l.Hold(ctx, claim) }()
+				go func() { ended <- l.Hold(ctx, candidacy) }()
 				time.Sleep(10 * time.Second)
 				breakAt(kube, reach)
 				if err := <-ended; err == nil || !strings.Contains(err.Error(), "odd answer") || terms != 1 || lost != 1 {
 					t.Errorf("Hold ended with %v after %d terms, of which %d were lost; want the panic, after one that was lost", err, terms, lost)
 				}
-				go func() { ended <- l.Hold(ctx, claim) }()
+				go func() { ended <- l.Hold(ctx, candidacy) }()
 				time.Sleep(time.Minute)
 				cancel()
 				if err := <-ended; err != nil || terms != 2 || lost != 1 {

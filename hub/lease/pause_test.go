@@ -52,7 +52,7 @@ func runChild(args []string) error {
 	}
 	answers := bufio.NewReader(conn)
 	go func() { _ = l.Run(context.Background()) }()
-	return l.Hold(context.Background(), Claim{Driver: "d", Lease: Name{args[1], "d"}, Serve: func(stop context.Context, t *Term) error {
+	return l.Hold(context.Background(), Candidacy{Driver: "d", Lease: Name{args[1], "d"}, Serve: func(stop context.Context, t *Term) error {
 		for stop.Err() == nil {
 			deadline := time.Now().Add(childCall)
 			if t.Begin(childCall) != nil {

@@ -88,7 +88,7 @@ func TestNeverTwoBeginOnOneLeaseThroughOutages(t *testing.T) {
 			return nil
 		}
 		holds.Go(func() {
-			if err := r.Hold(klog.NewContext(ctx, klog.FromContext(r.base)), Claim{Driver: "d", Lease: w.lease("d"), Serve: serve}); err != nil {
+			if err := r.Hold(klog.NewContext(ctx, klog.FromContext(r.base)), Candidacy{Driver: "d", Lease: w.lease("d"), Serve: serve}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -160,7 +160,7 @@ func TestHoldingALeaseIsQuiet(t *testing.T) {
 	ctx := klog.NewContext(w.ctx, logger)
 	r := w.replica(alone)
 	for range 2 {
-		err := r.Hold(ctx, Claim{Driver: "d", Lease: w.lease("d"), Serve: func(context.Context, *Term) error { return nil }})
+		err := r.Hold(ctx, Candidacy{Driver: "d", Lease: w.lease("d"), Serve: func(context.Context, *Term) error { return nil }})
 		if err != nil {
 			t.Error(err)
 		}

@@ -82,7 +82,7 @@ func (v *virtualReplicas) start(identity string, change ...func(*virtualReplica)
 	}
 	for _, d := range v.drivers {
 		holds.Go(func() {
-			_ = l.Hold(holding, Claim{Driver: d, Lease: Name{namespace, registry.LeaseName(d)}, Serve: func(stop context.Context, _ *Term) error {
+			_ = l.Hold(holding, Candidacy{Driver: d, Lease: Name{namespace, registry.LeaseName(d)}, Serve: func(stop context.Context, _ *Term) error {
 				if r.idle {
 					<-stop.Done()
 					return nil

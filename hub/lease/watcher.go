@@ -145,19 +145,19 @@ func (s leaseStore) Replace(objs []any, version string) error {
 
 func (leaseStore) Resync() error { return nil }
 
-// askedFor is how long a Lease without a claim is watched after Holder was last called for it.
+// askedFor is how long a Lease without a candidacy is watched after Holder was last called for it.
 const askedFor = 10 * time.Minute
 
 // watch says who needs the watch of a Lease, or of all Leases of a namespace. Leases.mu guards it.
 type watch struct {
-	claims int                // calls of Hold in progress
-	asked  time.Time          // when Holder was last called for it
-	end    context.CancelFunc // nil: it has not begun, or it has ended
+	candidacies int                // calls of Hold in progress
+	asked       time.Time          // when Holder was last called for it
+	end         context.CancelFunc // nil: it has not begun, or it has ended
 }
 
 // needed returns how long the watch is needed if nothing changes, 0 if it is not.
 func (w *watch) needed(now time.Time) time.Duration {
-	if w.claims > 0 {
+	if w.candidacies > 0 {
 		return askedFor
 	}
 	return max(0, askedFor-now.Sub(w.asked))

@@ -31,7 +31,7 @@ func (v *virtualReplicas) hold(l *Leases, n Name) (release func() error) {
 	ctx, cancel := context.WithCancel(v.t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- l.Hold(ctx, Claim{Driver: n.Name, Lease: n, Serve: func(stop context.Context, _ *Term) error { <-stop.Done(); return nil }})
+		ended <- l.Hold(ctx, Candidacy{Driver: n.Name, Lease: n, Serve: func(stop context.Context, _ *Term) error { <-stop.Done(); return nil }})
 	}()
 	return func() error { cancel(); return <-ended }
 }
@@ -44,7 +44,7 @@ func (l *Leases) begun() int {
 }
 
 // The watches of Leases in other namespaces never ended: each driver that came and went left one.
-func TestWatchOfALeaseEndsWithItsLastClaim(t *testing.T) {
+func TestWatchOfALeaseEndsWithItsLastCandidacy(t *testing.T) {
 	inVirtualTime(t, func(v *virtualReplicas) {
 		l := v.leases(v.api.Client())
 		for i := range 5 {

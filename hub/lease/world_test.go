@@ -198,28 +198,28 @@ func (w *world) replicaThat(forbid func(*http.Request) bool, options ...func(*Op
 	return r
 }
 
-// hold claims drivers; what Serve does is: to wait for stop.
+// hold competes for drivers; what Serve does is: to wait for stop.
 func (r *replica) hold(drivers ...string) {
 	for _, d := range drivers {
 		r.holdWhile(d, nil)
 	}
 }
 
-// holdWhile claims a driver that can be called from the replica as said; nil: always.
+// holdWhile competes for a driver that can be called from the replica as said; nil: always.
 func (r *replica) holdWhile(d string, says *ability) {
 	ctx, cancel := context.WithCancel(r.base)
-	claim := Claim{Driver: d, Lease: r.w.lease(d),
+	candidacy := Candidacy{Driver: d, Lease: r.w.lease(d),
 		Serve:   func(stop context.Context, t *Term) error { return r.serve(d, stop, t) },
 		Waiting: func(reason string) { r.note(func() { r.reasons[d] = append(r.reasons[d], reason) }) },
 	}
 	if says != nil {
-		claim.Reach = says.get
+		candidacy.Reach = says.get
 	}
 	r.mu.Lock()
 	r.stopHold[d] = cancel
 	r.mu.Unlock()
 	r.holds.Go(func() {
-		if err := r.Hold(ctx, claim); err != nil {
+		if err := r.Hold(ctx, candidacy); err != nil {
 			r.w.t.Errorf("hold %s: %v", d, err)
 		}
 	})

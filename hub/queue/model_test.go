@@ -67,7 +67,7 @@ func (m *model) setLimits() {
 	m.queue.SetLimits(queue.Limits{Workers: m.workers, PerNode: m.perNode, Parallel: m.parallel, Pause: func(int) time.Duration { return modelPause }})
 }
 
-// randomPlace returns where a claim may call the driver. Each has one node.
+// randomPlace returns where a attachment may call the driver. Each has one node.
 func (m *model) randomPlace(name int) queue.Place {
 	node := name % 4
 	p := queue.Place{Node: fmt.Sprint("node-", node)}

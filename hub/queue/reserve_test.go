@@ -52,7 +52,7 @@ func TestWorkerMayReserveTheSamePlaceRepeatedly(t *testing.T) {
 	}
 }
 
-// A claim has its volume at its previous target still: it is called there first.
+// A attachment has its volume at its previous target still: it is called there first.
 func TestItemThatMovesToAnotherNodeOfItsVolumeLetsNobodyGetBetween(t *testing.T) {
 	q := open(10, 0, true)
 	e := taken(t, q, "e", queue.AttachLane, only("v", "a"))

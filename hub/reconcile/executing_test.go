@@ -20,7 +20,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
 )
 
-// executing is a driver, with an API server in memory, one claim of which is carried out.
+// executing is a driver, with an API server in memory, one attachment of which is carried out.
 type executing struct {
 	t *testing.T
 	*routedWorker

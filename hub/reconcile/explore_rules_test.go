@@ -18,8 +18,8 @@ func placeOf(t attach.Target) safety.Place {
 	return safety.Place{Driver: exploredDriver, Volume: t.VolumeHandle, Node: t.NodeID}
 }
 
-func claimOf(va *storagev1.VolumeAttachment) safety.Claim {
-	return safety.ClaimOf(va, exploredFinalizer)
+func asAttachment(va *storagev1.VolumeAttachment) safety.Attachment {
+	return safety.AttachmentOf(va, exploredFinalizer)
 }
 
 // call returns a request that is a call as the rules look at it.
@@ -35,7 +35,7 @@ func (w *exploredWorld) call(q request) safety.Call {
 func (w *exploredWorld) seen() safety.World {
 	var s safety.World
 	for _, va := range w.api.attachments() {
-		s.Claims = append(s.Claims, claimOf(va))
+		s.Attachments = append(s.Attachments, asAttachment(va))
 	}
 	for _, o := range w.api.objects[volumes] {
 		s.Volumes = append(s.Volumes, safety.VolumeOf(o.(*corev1.PersistentVolume), exploredFinalizer))
@@ -101,7 +101,7 @@ func (w *exploredWorld) checkRequest(i int, q request) error {
 	dangling := strings.HasPrefix(q.run, "dangling ")
 	// Who uses a volume stops, and nobody begins, so what a replica has read is not older than it may be.
 	deleted := !dangling && (!found || va.UID != q.seen || va.DeletionTimestamp != nil)
-	err := cmp.Or(safety.Detach(c, seen.Claims), safety.Use(c, q.target == w.users.used, deleted))
+	err := cmp.Or(safety.Detach(c, seen.Attachments), safety.Use(c, q.target == w.users.used, deleted))
 	if err != nil || dangling || w.users.taint {
 		return err // a finalizer that a user strips and a node ID that changes make a call for what is recorded necessary
 	}
@@ -109,7 +109,7 @@ func (w *exploredWorld) checkRequest(i int, q request) error {
 	if !found {
 		return safety.Need(c, nil)
 	}
-	return safety.Need(c, new(claimOf(va)))
+	return safety.Need(c, new(asAttachment(va)))
 }
 
 // checkWrite looks at what a write of the hub changes. A VolumeAttachment may go if its node has another node ID now and the
@@ -123,13 +123,13 @@ func (m *volumeModel) checkWrite(before *exploredWorld, q request, after *explor
 	}
 	gone := has == nil || has.GetUID() != had.GetUID()
 	seen := before.seen()
-	seen.Claims = after.seen().Claims
+	seen.Attachments = after.seen().Attachments
 	switch o := had.(type) {
 	case *storagev1.VolumeAttachment:
-		was := claimOf(o)
-		is := safety.Claim{Name: was.Name, Volume: was.Volume, Attached: was.Attached}
+		was := asAttachment(o)
+		is := safety.Attachment{Name: was.Name, Volume: was.Volume, Attached: was.Attached}
 		if !gone {
-			is = claimOf(has.(*storagev1.VolumeAttachment))
+			is = asAttachment(has.(*storagev1.VolumeAttachment))
 		}
 		if before.api.nodeID(o.Spec.NodeName) != was.Noted.Node {
 			was.Guarded = false
@@ -168,7 +168,7 @@ func (m *volumeModel) reached(w *exploredWorld) bool {
 		}
 	}
 	used := placeOf(w.users.used)
-	rest := safety.Rest{World: w.seen(), MayStay: func(p safety.Place) bool { return p == used }, Waits: func(c safety.Claim) bool {
+	rest := safety.Rest{World: w.seen(), MayStay: func(p safety.Place) bool { return p == used }, Waits: func(c safety.Attachment) bool {
 		va := w.api.find(attachments, c.Name).(*storagev1.VolumeAttachment)
 		return m.cannotAttach(w, va) || !w.api.attachRequired() && c.Noted == used
 	}}

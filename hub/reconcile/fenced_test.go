@@ -28,7 +28,7 @@ func heldTerm(t *testing.T, kube kubernetes.Interface) (term *lease.Term, end fu
 	}
 	held, letGo, ended := make(chan *lease.Term), make(chan struct{}), make(chan error)
 	go func() {
-		ended <- leases.Hold(t.Context(), lease.Claim{Driver: routedDriver, Lease: lease.Name{Namespace: "hub", Name: "lease"},
+		ended <- leases.Hold(t.Context(), lease.Candidacy{Driver: routedDriver, Lease: lease.Name{Namespace: "hub", Name: "lease"},
 			Serve: func(_ context.Context, term *lease.Term) error { held <- term; <-letGo; return nil }})
 	}()
 	return <-held, func() {

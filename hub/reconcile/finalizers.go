@@ -17,8 +17,8 @@ func (w *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) queue.End {
 	if pv == nil || !pv.Releasable(w.Driver) || w.Cluster.VolumeInUse(name) {
 		return queue.Finished
 	}
-	switch claimed, published := w.Table.Withholds(name, pv.Handle, settings.StuckAfter, time.Now()); {
-	case claimed: // its VolumeAttachment has just been deleted, and a worker may still detach it
+	switch named, published := w.Table.Withholds(name, pv.Handle, settings.StuckAfter, time.Now()); {
+	case named: // its VolumeAttachment has just been deleted, and a worker may still detach it
 		return queue.BackOff(queue.FinalizerLane, settings.Retry.Initial)
 	case published: // it must not be deleted before it is unpublished
 		return queue.BackOff(queue.FinalizerLane, settings.Retry.Max)

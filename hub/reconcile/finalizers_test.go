@@ -45,7 +45,7 @@ func TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone(t *testing.
 		time.Sleep(x.Settings().Retry.Max)
 		x.Work(x.t.Context(), x.start(x.t))
 		if _, err := volumes.Get(x.t.Context(), pv.Name, metav1.GetOptions{}); err == nil {
-			x.t.Error("the PersistentVolume is there when the claim has ended")
+			x.t.Error("the PersistentVolume is there when the attachment has ended")
 		}
 	})
 }

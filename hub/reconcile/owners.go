@@ -49,7 +49,7 @@ func (w *Worker) ownership(va *storagev1.VolumeAttachment, formerOwner volume.Id
 	if va == nil || va.DeletionTimestamp != nil || va.Spec.Attacher != w.Driver {
 		return volume.NoOwner
 	}
-	may, surely := w.Decider().ClaimsTarget(w.Overlay.Inputs(va), target)
+	may, surely := w.Decider().NamesTarget(w.Overlay.Inputs(va), target)
 	if va.UID == formerOwner.UID {
 		may = va.Status.Attached && attach.NotedTarget(va) == target
 		surely = !slices.Contains(w.Table.Look(va.Name, va.UID).Disowned, target)
@@ -95,7 +95,7 @@ func (w *Worker) candidates(formerOwner volume.Identity, target attach.Target, s
 		}
 		va = w.Overlay.Newest(va)
 		inputs := w.Overlay.Inputs(va)
-		may, _ := w.Decider().ClaimsTarget(inputs, target)
+		may, _ := w.Decider().NamesTarget(inputs, target)
 		isTouched := va.Status.Attached || attach.HasFinalizer(va.Finalizers, w.Table.Finalizer) || va.Spec.Source.InlineVolumeSpec != nil
 		// It waits for another PersistentVolume, and has no volume attached yet.
 		waits := inputs.PersistentVolume == nil && !isTouched && attach.VolumeName(va) != formerOwner.PersistentVolume

@@ -205,8 +205,8 @@ func TestVolumeAttachmentOfAnUnknownVolumeIsAskedForOnlyWhereSomethingIsAttached
 			if err := cachetest.Put(d.Cluster, unknown.DeepCopy()); err != nil {
 				t.Fatal(err)
 			}
-			claim := volume.IdentityOf(routedAttachment())
-			if got, err := d.owners(t.Context(), claim, routedTarget, op == attach.Detaching); got != want || err != nil {
+			attachment := volume.IdentityOf(routedAttachment())
+			if got, err := d.owners(t.Context(), attachment, routedTarget, op == attach.Detaching); got != want || err != nil {
 				t.Errorf("ownership %d, %v, want %d", got, err, want)
 			}
 		})

@@ -99,9 +99,9 @@ func TestPreviousTargetWhereTheVolumeIsNotedIsNotDetachedYet(t *testing.T) {
 			va := routedAttachment(guardedAttachment)
 			d := routedOn(t, kubeOn(t, answers{va.Name: routedAttachment(guardedAttachment, c.edit)}))
 			d.connectTo(&unpublishing{})
-			claim := d.Table.Open(va)
-			d.restore(claim, va)
-			d.moveOn(t, claim)
+			attachment := d.Table.Open(va)
+			d.restore(attachment, va)
+			d.moveOn(t, attachment)
 			u, _ := d.Table.Dangling(routedTarget)
 			if got, err := d.owners(t.Context(), u.FormerOwner, u.Target, false); got != c.want || err != nil {
 				t.Errorf("ownership %d, %v, want %d", got, err, c.want)

@@ -98,7 +98,7 @@ func (f *freeLeases) Holder(lease.Name) (lease.Holder, bool) { return lease.Hold
 
 func (f *freeLeases) Members() []lease.Member { return nil }
 
-func (f *freeLeases) Hold(ctx context.Context, c lease.Claim) error {
+func (f *freeLeases) Hold(ctx context.Context, c lease.Candidacy) error {
 	free := time.NewTimer(f.free)
 	defer free.Stop()
 	for isFree := false; ; {

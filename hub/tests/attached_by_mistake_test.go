@@ -21,7 +21,7 @@ type switchedLease struct {
 }
 
 // Hold implements hubdriver.Leases.
-func (l *switchedLease) Hold(ctx context.Context, c lease.Claim) error {
+func (l *switchedLease) Hold(ctx context.Context, c lease.Candidacy) error {
 	select {
 	case <-ctx.Done():
 		return nil

@@ -109,7 +109,7 @@ func TestAttachedVolumeStaysWhereItIsNotedWhenItsNodeGetsAnotherID(t *testing.T)
 	})
 }
 
-// Rule: a claim that takes over a publication of another UID publishes again: what the driver answered the first one was
+// Rule: a VolumeAttachment that takes over a publication of another UID publishes again: what the driver answered the first one was
 // for that one's status.
 func TestNewObjectOfANameThatTakesOverWhatTheOldOneLeftPublishesAgain(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {

@@ -72,13 +72,13 @@ func (s bombSession) ControllerUnpublishVolume(ctx context.Context, r *csi.Contr
 	return s.backendSession.ControllerUnpublishVolume(ctx, r)
 }
 
-// bombLeases passes a bomb before each claim.
+// bombLeases passes a bomb before each candidacy.
 type bombLeases struct {
 	hubdriver.Leases
 	*bomb
 }
 
-func (l bombLeases) Hold(ctx context.Context, c lease.Claim) error {
+func (l bombLeases) Hold(ctx context.Context, c lease.Candidacy) error {
 	if c.Driver == virtualDriver {
 		l.pass("hold")
 	}

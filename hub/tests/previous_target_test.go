@@ -15,7 +15,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// Rule: a claim's note is overwritten only after one unpublish at the old target has been answered, if only with an
+// Rule: the note of a VolumeAttachment is overwritten only after one unpublish at the old target has been answered, if only with an
 // error; then the old target is a dangling publication.
 func TestNoteOfATargetStaysUntilTheDriverWasAskedToDetachThere(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {

@@ -28,12 +28,14 @@ const (
 
 var trialFinalizer = attach.Finalizer(virtualDriver)
 
-func claimOf(va storagev1.VolumeAttachment) safety.Claim { return safety.ClaimOf(&va, trialFinalizer) }
+func asAttachment(va storagev1.VolumeAttachment) safety.Attachment {
+	return safety.AttachmentOf(&va, trialFinalizer)
+}
 
-// claims returns what VolumeAttachments say.
-func claims(vas []storagev1.VolumeAttachment) (all []safety.Claim) {
+// asAttachments returns what VolumeAttachments say.
+func asAttachments(vas []storagev1.VolumeAttachment) (all []safety.Attachment) {
 	for _, va := range vas {
-		all = append(all, claimOf(va))
+		all = append(all, asAttachment(va))
 	}
 	return all
 }
@@ -86,7 +88,7 @@ func (t *trial) isMultiNode(volume string) bool {
 // checkUnpublish checks what a process detaches, with what it says about what no VolumeAttachment owns.
 func (t *trial) checkUnpublish(c safety.Call) {
 	vas := t.attachmentsOf(c.Volume)
-	t.check(safety.Detach(c, claims(vas)))
+	t.check(safety.Detach(c, asAttachments(vas)))
 	node := t.nodeNow(c.Node)
 	deleted := slices.ContainsFunc(vas, func(va storagev1.VolumeAttachment) bool {
 		return va.DeletionTimestamp != nil && va.Spec.NodeName == node
@@ -168,24 +170,24 @@ func (t *trial) checkWrite(p *process, request *http.Request) (*http.Response, e
 // checkAttachmentWrite checks what a write has made of a VolumeAttachment. One may go if its node has another node ID now:
 // what is published at the former one is dangling then. Where no attach is required, the status says so before the detach.
 func (t *trial) checkAttachmentWrite(before storagev1.VolumeAttachment, now *storagev1.VolumeAttachment) {
-	was := claimOf(before)
-	is := safety.Claim{Name: was.Name, Volume: was.Volume, Attached: was.Attached}
+	was := asAttachment(before)
+	is := safety.Attachment{Name: was.Name, Volume: was.Volume, Attached: was.Attached}
 	if now != nil && now.UID == before.UID {
-		is = claimOf(*now)
+		is = asAttachment(*now)
 	}
 	t.mu.Lock()
 	is.Attached = is.Attached || was.Attached && t.everUnrequired
 	t.mu.Unlock()
 	was.Guarded = was.Guarded && t.nodeNow(was.Noted.Node) == before.Spec.NodeName
 	w := t.published()
-	w.Claims = claims(t.attachmentsOf(was.Volume))
+	w.Attachments = asAttachments(t.attachmentsOf(was.Volume))
 	t.check(w.Wrote(was, is))
 }
 
 // checkPersistentVolumeGone: what no VolumeAttachment asks for holds a PersistentVolume for stuckAfter and no longer.
 func (t *trial) checkPersistentVolumeGone(p *process, volume string) {
 	t.say("  PersistentVolume %s is gone", volume)
-	named := claims(t.attachmentsOf(volume))
+	named := asAttachments(t.attachmentsOf(volume))
 	stuckAfter := t.driver.StuckAfter
 	t.mu.Lock()
 	since := t.unserved[volume]
@@ -197,7 +199,7 @@ func (t *trial) checkPersistentVolumeGone(p *process, volume string) {
 	}
 	w := t.published()
 	has := w.Has
-	w.Claims, w.Has = named, func(at safety.Place) safety.Known {
+	w.Attachments, w.Has = named, func(at safety.Place) safety.Known {
 		if unserved || stuck[at.Node] {
 			return min(safety.Perhaps, has(at))
 		}
@@ -213,7 +215,7 @@ func (t *trial) checkPersistentVolumeGone(p *process, volume string) {
 // checkNow checks what holds whenever nothing moves at the moment.
 func (t *trial) checkNow() {
 	w := t.published()
-	w.Claims = slices.DeleteFunc(claims(t.attachments()), func(c safety.Claim) bool { return !c.Guarded })
+	w.Attachments = slices.DeleteFunc(asAttachments(t.attachments()), func(c safety.Attachment) bool { return !c.Guarded })
 	t.check(w.Statuses())
 	for volume, flight := range t.backend.Books().VolumesInFlight {
 		if flight.Max > 1 && !t.driver.ParallelMultiNode {
@@ -227,7 +229,7 @@ func (t *trial) rest() safety.Rest {
 	vas := t.attachments()
 	r := safety.Rest{World: t.published(), Running: t.backend.Books().RunningCalls()}
 	books := t.backend.Books()
-	r.Has, r.Claims = nil, claims(vas)
+	r.Has, r.Attachments = nil, asAttachments(vas)
 	pvs, err := t.kube.CoreV1().PersistentVolumes().List(t.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.fail("list PersistentVolumes: %v", err)
@@ -236,7 +238,7 @@ func (t *trial) rest() safety.Rest {
 	for i := range pvs.Items {
 		r.Volumes = append(r.Volumes, safety.VolumeOf(&pvs.Items[i], trialFinalizer))
 	}
-	r.Waits = func(c safety.Claim) bool {
+	r.Waits = func(c safety.Attachment) bool {
 		t.mu.Lock()
 		contested := t.contested[c.Volume]
 		t.mu.Unlock()

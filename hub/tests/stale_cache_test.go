@@ -140,7 +140,7 @@ func TestVolumeOfAnAttachmentThatVanishedBeforeATakeoverIsDetached(t *testing.T)
 	})
 }
 
-// A hub that has just started knows no claims: the VolumeAttachment alone keeps the PersistentVolume.
+// A hub that has just started knows no VolumeAttachments: the VolumeAttachment alone keeps the PersistentVolume.
 func TestPersistentVolumeThatWasAttachedBeforeARestartKeepsItsFinalizer(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.register("n", "id-n")

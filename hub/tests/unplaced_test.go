@@ -8,7 +8,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// Rule: a claim of which no handle is known is unplaced, and waits for the PersistentVolume.
+// Rule: a VolumeAttachment of which no handle is known is unplaced, and waits for the PersistentVolume.
 func TestDetachOfAnUnknownVolumeWaitsForItsPersistentVolume(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.register("n", "id-n")

@@ -58,7 +58,7 @@ func BenchmarkWithholds(b *testing.B) {
 	table := fullOfDangling()
 	b.ReportAllocs()
 	for b.Loop() {
-		if claimed, published := table.Withholds("pv", "handle", time.Minute, time.Now()); claimed || published {
+		if named, published := table.Withholds("pv", "handle", time.Minute, time.Now()); named || published {
 			b.Fatal("nothing is left of it")
 		}
 	}

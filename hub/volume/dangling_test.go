@@ -231,10 +231,10 @@ func TestFinalizerOfAPersistentVolumeIsWithheldAsLongAsSomethingMayBeLeftButNotF
 	synctest.Test(t, func(t *testing.T) {
 		const stuckAfter = time.Hour
 		table := openTable(10, 0, true)
-		check := func(when string, claimed, published bool) {
+		check := func(when string, named, published bool) {
 			t.Helper()
-			if c, p := table.Withholds("pv of va", "v", stuckAfter, time.Now()); c != claimed || p != published {
-				t.Errorf("%s: claimed %v, published %v; want %v and %v", when, c, p, claimed, published)
+			if c, p := table.Withholds("pv of va", "v", stuckAfter, time.Now()); c != named || p != published {
+				t.Errorf("%s: named %v, published %v; want %v and %v", when, c, p, named, published)
 			}
 			if c, p := table.Withholds("another", "w", stuckAfter, time.Now()); c || p {
 				t.Errorf("%s: another PersistentVolume is withheld", when)

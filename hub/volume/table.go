@@ -131,13 +131,13 @@ func (t *Table) OwesDetach() bool {
 // Withholds reports whether a PersistentVolume must keep its finalizer: a VolumeAttachment of it is not known
 // to have ended, or a publication of its volume is dangling. Both count for at most stuckAfter: while
 // the driver is away they may never end.
-func (t *Table) Withholds(persistentVolume, handle string, stuckAfter time.Duration, now time.Time) (claimed, published bool) {
+func (t *Table) Withholds(persistentVolume, handle string, stuckAfter time.Duration, now time.Time) (named, published bool) {
 	defer t.lock()()
 	for _, a := range t.attachments {
-		claimed = claimed || a.PersistentVolume == persistentVolume && (a.gone.IsZero() || now.Sub(a.gone) < stuckAfter)
+		named = named || a.PersistentVolume == persistentVolume && (a.gone.IsZero() || now.Sub(a.gone) < stuckAfter)
 	}
 	for _, u := range t.dangling {
 		published = published || u.Target.VolumeHandle == handle && now.Sub(u.Since) < stuckAfter
 	}
-	return claimed, published
+	return named, published
 }

@@ -46,9 +46,9 @@ func audit(s state) []Finding {
 		rest.Wants = map[string]safety.Want{}
 	}
 	for _, va := range s.attachments {
-		c := safety.ClaimOf(va, attach.Finalizer(va.Spec.Attacher))
+		c := safety.AttachmentOf(va, attach.Finalizer(va.Spec.Attacher))
 		c.Volume, _, _ = strings.Cut(va.Name, "-p")
-		rest.Claims = append(rest.Claims, c)
+		rest.Attachments = append(rest.Attachments, c)
 	}
 	for _, pv := range s.volumes {
 		rest.Volumes = append(rest.Volumes, safety.VolumeOf(pv, ""))

@@ -114,9 +114,9 @@ func moments(before, r record) []brokenRule {
 	for _, c := range r.changes {
 		va, ok := p.settled(c.place, c.At)
 		if !c.Attached && c.Call != 0 && ok {
-			claim := va.claim()
-			claim.Guarded = true // a finalizer that a user has taken comes back
-			find(c.At, c.place, fmt.Sprintf("call %d", c.Call), safety.Detach(safety.Call{Method: safety.Unpublish, Place: c.place}, []safety.Claim{claim}))
+			attachment := va.attachment()
+			attachment.Guarded = true // a finalizer that a user has taken comes back
+			find(c.At, c.place, fmt.Sprintf("call %d", c.Call), safety.Detach(safety.Call{Method: safety.Unpublish, Place: c.place}, []safety.Attachment{attachment}))
 		}
 	}
 	return found
@@ -139,7 +139,7 @@ func (p *past) judgeRepeated(c call) error {
 	case va.Gone:
 		return safety.Need(call, nil)
 	case c.Method == publish && !p.everFree(c.place, va.At, c.At):
-		return safety.Need(call, new(va.claim()))
+		return safety.Need(call, new(va.attachment()))
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (p *past) judgeRepeated(c call) error {
 // reports volumes as attached without a call.
 func (p *past) judgeAttachmentWrite(w write) error {
 	was, known := p.previous(w)
-	before := was.claim()
+	before := was.attachment()
 	before.Attached, before.Guarded = known && was.Attached, known && was.Guarded || w.Deleting
 	before.Noted = w.place
 	return safety.World{Has: func(at place) safety.Known {
@@ -158,7 +158,7 @@ func (p *past) judgeAttachmentWrite(w write) error {
 			return safety.Perhaps
 		}
 		return has
-	}}.Wrote(before, w.claim())
+	}}.Wrote(before, w.attachment())
 }
 
 // judgeVolumeWrite checks that a hub removes the finalizer of a PersistentVolume only when it is attached nowhere.
@@ -168,9 +168,9 @@ func (p *past) judgeVolumeWrite(w write) error {
 	return safety.World{Published: p.nodes[w.place], Has: func(at place) safety.Known { return p.has(at, w.At, w.Until) }}.WroteVolume(before, safety.Volume{Guarded: w.Guarded})
 }
 
-// claim returns what a VolumeAttachment says after a write. Each is named after its place.
-func (w write) claim() safety.Claim {
-	return safety.Claim{Name: w.Object, UID: w.UID, Volume: w.Volume, Noted: w.place, Attached: w.Attached, Deleting: w.Deleting, Guarded: w.Guarded}
+// attachment returns what a VolumeAttachment says after a write. Each is named after its place.
+func (w write) attachment() safety.Attachment {
+	return safety.Attachment{Name: w.Object, UID: w.UID, Volume: w.Volume, Noted: w.place, Attached: w.Attached, Deleting: w.Deleting, Guarded: w.Guarded}
 }
 
 // joined returns two parts of a history as one.

@@ -26,7 +26,7 @@ func (t *trial) world(o objects) (w safety.World) {
 	finalizer := attach.Finalizer(t.driver())
 	for name, va := range o.attachments {
 		if key, _ := keyOf(name); key == t.key {
-			w.Claims = append(w.Claims, safety.ClaimOf(&va, finalizer))
+			w.Attachments = append(w.Attachments, safety.AttachmentOf(&va, finalizer))
 		}
 	}
 	for name, pv := range o.volumes {

@@ -24,16 +24,16 @@ const (
 
 // Scenario is something that a process does for a driver, in which it may be killed.
 type Scenario struct {
-	Name     string
-	Ending   Ending
-	settings string           // of the driver, as in drivers.yaml
-	volumes  []string         // PersistentVolumes, and their handles
-	claims   map[string]claim // by VolumeAttachment: what it may publish
-	setup    func(context.Context, *trial) error
-	trigger  func(context.Context, *trial) error // begins what is counted
-	later    func(context.Context, *trial) error // TakenOver: work for the process that takes over
-	wish     wish
-	last     string // the step that ends the work, where the wish is fulfilled before it
+	Name        string
+	Ending      Ending
+	settings    string                // of the driver, as in drivers.yaml
+	volumes     []string              // PersistentVolumes, and their handles
+	attachments map[string]attachment // by VolumeAttachment: what it may publish
+	setup       func(context.Context, *trial) error
+	trigger     func(context.Context, *trial) error // begins what is counted
+	later       func(context.Context, *trial) error // TakenOver: work for the process that takes over
+	wish        wish
+	last        string // the step that ends the work, where the wish is fulfilled before it
 
 	loses    bool // the trigger makes the storage lose an attachment, which the driver's list shows
 	dangling bool // the trigger removes a VolumeAttachment whose volume stays attached
@@ -47,7 +47,7 @@ type wish struct {
 
 // Scenarios returns all of them.
 func Scenarios() []Scenario {
-	oneVolume, onFirst := []string{"v1"}, claim{"v1", []string{"id1"}}
+	oneVolume, onFirst := []string{"v1"}, attachment{"v1", []string{"id1"}}
 	attach := func(ctx context.Context, t *trial) error { return t.attach(ctx, "va1", "v1", "n1") }
 	attached := func(ctx context.Context, t *trial) error {
 		if err := attach(ctx, t); err != nil {
@@ -59,10 +59,10 @@ func Scenarios() []Scenario {
 	none := wish{volumes: oneVolume}
 	first := wish{map[string]call{"va1": {volume: "v1", node: "id1"}}, oneVolume}
 	scenarios := []Scenario{
-		{Name: "attach", volumes: oneVolume, claims: map[string]claim{"va1": onFirst}, trigger: attach, wish: first},
-		{Name: "detach", volumes: oneVolume, claims: map[string]claim{"va1": onFirst}, setup: attached, trigger: detach, wish: none},
+		{Name: "attach", volumes: oneVolume, attachments: map[string]attachment{"va1": onFirst}, trigger: attach, wish: first},
+		{Name: "detach", volumes: oneVolume, attachments: map[string]attachment{"va1": onFirst}, setup: attached, trigger: detach, wish: none},
 		{
-			Name: "move", volumes: oneVolume, claims: map[string]claim{"va1": onFirst, "va2": {"v1", []string{"id2"}}}, setup: attached,
+			Name: "move", volumes: oneVolume, attachments: map[string]attachment{"va1": onFirst, "va2": {"v1", []string{"id2"}}}, setup: attached,
 			trigger: func(ctx context.Context, t *trial) error {
 				if err := t.detach(ctx, "va1"); err != nil {
 					return err
@@ -72,7 +72,7 @@ func Scenarios() []Scenario {
 			wish: wish{map[string]call{"va2": {volume: "v1", node: "id2"}}, oneVolume},
 		},
 		{
-			Name: "drift", settings: "drift: {interval: 1s}", volumes: oneVolume, claims: map[string]claim{"va1": onFirst}, setup: attached,
+			Name: "drift", settings: "drift: {interval: 1s}", volumes: oneVolume, attachments: map[string]attachment{"va1": onFirst}, setup: attached,
 			trigger: func(_ context.Context, t *trial) error {
 				return t.backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: t.name("v1")}}})
 			},
@@ -81,7 +81,7 @@ func Scenarios() []Scenario {
 		{
 			// The storage attaches to the former node ID and answers with an error, each time.
 			Name: "node ID", settings: "retry: {initial: 5s, max: 10s}", volumes: oneVolume,
-			claims: map[string]claim{"va1": {"v1", []string{"id1", "id9"}}},
+			attachments: map[string]attachment{"va1": {"v1", []string{"id1", "id9"}}},
 			setup: func(ctx context.Context, t *trial) error {
 				err := t.backend.Set(fakecsi.Knobs{Fail: []fakecsi.Fault{
 					{Method: fakecsi.ControllerPublishVolume, Node: t.name("id1"), Code: codes.Internal, AfterEffect: true},
@@ -100,12 +100,12 @@ func Scenarios() []Scenario {
 		{
 			// Without its VolumeAttachment, another process finds the volume in the driver's list alone.
 			Name: "dangling", settings: "drift: {interval: 1s, unexpected: detach}", volumes: oneVolume,
-			claims: map[string]claim{"va1": onFirst}, setup: attached,
+			attachments: map[string]attachment{"va1": onFirst}, setup: attached,
 			trigger: func(ctx context.Context, t *trial) error { return t.deleteWithoutDetach(ctx, "va1") },
 			wish:    none, dangling: true,
 		},
 		{
-			Name: "deletion", volumes: oneVolume, claims: map[string]claim{"va1": onFirst}, setup: attached,
+			Name: "deletion", volumes: oneVolume, attachments: map[string]attachment{"va1": onFirst}, setup: attached,
 			trigger: func(ctx context.Context, t *trial) error {
 				if err := t.deleteVolume(ctx, "v1"); err != nil {
 					return err
@@ -124,8 +124,8 @@ func Scenarios() []Scenario {
 func endWithCallsInFlight(name string, ending Ending, attached func(context.Context, *trial) error) Scenario {
 	s := Scenario{
 		Name: name, Ending: ending, volumes: []string{"v1", "v2", "v3"},
-		claims: map[string]claim{"va1": {"v1", []string{"id1"}}, "va2": {"v2", []string{"id1"}}, "va3": {"v3", []string{"id1"}}},
-		setup:  attached,
+		attachments: map[string]attachment{"va1": {"v1", []string{"id1"}}, "va2": {"v2", []string{"id1"}}, "va3": {"v3", []string{"id1"}}},
+		setup:       attached,
 		trigger: func(ctx context.Context, t *trial) error {
 			if err := t.detach(ctx, "va1"); err != nil {
 				return err

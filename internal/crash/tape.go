@@ -12,32 +12,32 @@ import (
 type tape struct {
 	point *Point // nil: the process is not killed here
 
-	mu        sync.Mutex // guards all below
-	recording bool
-	open      chan struct{} // closed while requests may pass
-	calls     chan struct{} // closed while calls may pass
-	latched   int           // calls that wait for calls
-	shut      bool          // the process has no effect any more
-	counts    map[string]int
-	steps     []string
-	leads     bool
-	unsaved   map[call]bool // calls that succeeded and whose success no write has recorded yet
-	claims    map[string]claim
-	reached   chan struct{} // closed at the point
+	mu          sync.Mutex // guards all below
+	recording   bool
+	open        chan struct{} // closed while requests may pass
+	calls       chan struct{} // closed while calls may pass
+	latched     int           // calls that wait for calls
+	shut        bool          // the process has no effect any more
+	counts      map[string]int
+	steps       []string
+	leads       bool
+	unsaved     map[call]bool // calls that succeeded and whose success no write has recorded yet
+	attachments map[string]attachment
+	reached     chan struct{} // closed at the point
 }
 
 // call is a publish or an unpublish of a volume at a node ID.
 type call struct{ method, volume, node string }
 
-// claim is what a VolumeAttachment may have published.
-type claim struct {
+// attachment is what a VolumeAttachment may have published.
+type attachment struct {
 	volume string
 	nodes  []string // node IDs
 }
 
 func newTape(point *Point) *tape {
 	return &tape{point: point, open: closed(), calls: closed(), counts: map[string]int{}, unsaved: map[call]bool{},
-		claims: map[string]claim{}, reached: make(chan struct{})}
+		attachments: map[string]attachment{}, reached: make(chan struct{})}
 }
 
 func closed() chan struct{} {
@@ -175,7 +175,7 @@ func (t *tape) succeeded(c call) { t.mu.Lock(); defer t.mu.Unlock(); t.unsaved[c
 func (t *tape) saved(attachment, method string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.claims[attachment]
+	c := t.attachments[attachment]
 	for _, node := range c.nodes {
 		delete(t.unsaved, call{method, c.volume, node})
 	}

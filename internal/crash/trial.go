@@ -51,7 +51,7 @@ func newTrial(c Case, key string, cluster *testbed.Cluster, seen *testbed.Watche
 	t := &trial{Case: c, key: key, cluster: cluster, seen: seen}
 	for i := range t.tapes {
 		t.tapes[i] = newTape(nil)
-		t.tapes[i].claims = t.named(c.Scenario.claims)
+		t.tapes[i].attachments = t.named(c.Scenario.attachments)
 	}
 	t.tapes[c.victim()].point = c.Point
 	var err error
@@ -59,11 +59,11 @@ func newTrial(c Case, key string, cluster *testbed.Cluster, seen *testbed.Watche
 	return t, err
 }
 
-// named returns claims with the names of this trial's objects.
-func (t *trial) named(claims map[string]claim) map[string]claim {
-	named := map[string]claim{}
-	for va, c := range claims {
-		n := claim{volume: t.name(c.volume)}
+// named returns attachments with the names of this trial's objects.
+func (t *trial) named(attachments map[string]attachment) map[string]attachment {
+	named := map[string]attachment{}
+	for va, c := range attachments {
+		n := attachment{volume: t.name(c.volume)}
 		for _, node := range c.nodes {
 			n.nodes = append(n.nodes, t.name(node))
 		}

@@ -66,8 +66,8 @@ func Unannounced(what string) error {
 }
 
 // Detach returns whether a call may detach what VolumeAttachments say.
-func Detach(c Call, claims []Claim) error {
-	for _, va := range claims {
+func Detach(c Call, attachments []Attachment) error {
+	for _, va := range attachments {
 		if c.Method == Unpublish && va.Noted == c.Place && va.Attached && va.Guarded && !va.Deleting {
 			return Wanted.broken(c.Volume, "%v detaches it while VolumeAttachment %s reports it as attached and is not being deleted", c, va.Name)
 		}
@@ -85,14 +85,14 @@ func Use(c Call, used, deleted bool) error {
 }
 
 // Need returns whether a call is needed: the VolumeAttachment that it is for is there, and has not recorded its success.
-func Need(c Call, claim *Claim) error {
+func Need(c Call, attachment *Attachment) error {
 	switch {
-	case claim == nil:
+	case attachment == nil:
 		return Needless.broken(c.Volume, "%v: the VolumeAttachment is gone", c)
-	case c.Method == Publish && claim.Attached && claim.Guarded && !claim.Deleting && claim.Noted == c.Place:
-		return Needless.broken(c.Volume, "%v: %s has recorded it as attached", c, claim.Name)
-	case c.Method == Unpublish && !claim.Guarded:
-		return Needless.broken(c.Volume, "%v: %s has recorded it as detached", c, claim.Name)
+	case c.Method == Publish && attachment.Attached && attachment.Guarded && !attachment.Deleting && attachment.Noted == c.Place:
+		return Needless.broken(c.Volume, "%v: %s has recorded it as attached", c, attachment.Name)
+	case c.Method == Unpublish && !attachment.Guarded:
+		return Needless.broken(c.Volume, "%v: %s has recorded it as detached", c, attachment.Name)
 	}
 	return nil
 }

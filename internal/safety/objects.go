@@ -7,10 +7,10 @@ import (
 
 // World is what is so at one moment, or was so in the time of a write.
 type World struct {
-	Claims    []Claim
-	Volumes   []Volume
-	Published []Place           // where a driver may have a volume
-	Has       func(Place) Known // whether it has it; nil: Published is certain
+	Attachments []Attachment
+	Volumes     []Volume
+	Published   []Place           // where a driver may have a volume
+	Has         func(Place) Known // whether it has it; nil: Published is certain
 }
 
 func (w World) has(p Place) Known {
@@ -22,14 +22,14 @@ func (w World) has(p Place) Known {
 
 // Guards reports whether a VolumeAttachment with the finalizer has a place noted.
 func (w World) Guards(p Place) bool {
-	return slices.ContainsFunc(w.Claims, func(c Claim) bool { return c.Guarded && c.Noted == p })
+	return slices.ContainsFunc(w.Attachments, func(c Attachment) bool { return c.Guarded && c.Noted == p })
 }
 
 // Statuses returns whether what says attached is attached. The volume of a VolumeAttachment that is being deleted counts as
 // attached until its finalizer is gone (external-attacher issue 587).
 func (w World) Statuses() error {
 	var errs []error
-	for _, c := range w.Claims {
+	for _, c := range w.Attachments {
 		if c.Attached && !c.Deleting && w.has(c.Noted) == No {
 			errs = append(errs, AttachedTrue.broken(c.Volume, "%s says attached, and the driver does not have %v", c.Name, c.Noted))
 		}
@@ -60,7 +60,7 @@ func (w World) VolumesGuarded() error {
 }
 
 // Wrote checks what a hub has made of a VolumeAttachment. The VolumeAttachments are those after the write.
-func (w World) Wrote(before, after Claim) error {
+func (w World) Wrote(before, after Attachment) error {
 	var errs []error
 	if after.Attached && !before.Attached && w.has(after.Noted) == No {
 		errs = append(errs, AttachedTrue.broken(after.Volume, "reports %s as attached, and the driver does not have %v", after.Name, after.Noted))
@@ -85,7 +85,7 @@ func (w World) WroteVolume(before, after Volume) error {
 			errs = append(errs, VolumeFinalizer.broken(before.Name, "removes the finalizer of PersistentVolume %s, while the driver has %v", before.Name, p))
 		}
 	}
-	for _, c := range w.Claims {
+	for _, c := range w.Attachments {
 		if c.Volume == before.Name && (c.Guarded || c.Attached) {
 			errs = append(errs, VolumeFinalizer.broken(before.Name, "removes the finalizer of PersistentVolume %s, while VolumeAttachment %s has its volume", before.Name, c.Name))
 		}
@@ -114,7 +114,7 @@ type Rest struct {
 	Wants   map[string]Want // by the name of the VolumeAttachment; nil: whatever is there
 	Keeps   []string        // PersistentVolumes; nil: whatever nobody deletes
 	// Waits says whether a VolumeAttachment may wait, MayStay whether a driver may have a volume that nobody asks for.
-	Waits   func(Claim) bool
+	Waits   func(Attachment) bool
 	MayStay func(Place) bool
 }
 
@@ -124,7 +124,7 @@ func (r Rest) Settled() (errs []error) {
 		errs = append(errs, rule.broken(about, format, args...))
 	}
 	owned, there := map[Place]bool{}, map[string]bool{}
-	for _, c := range r.Claims {
+	for _, c := range r.Attachments {
 		want, ok := r.Wants[c.Name]
 		there[c.Name] = ok
 		switch {
@@ -168,7 +168,7 @@ func (r Rest) settledVolumes() (errs []error) {
 	var there []string
 	for _, v := range r.Volumes {
 		there = append(there, v.Name)
-		named := r.Keeps == nil && slices.ContainsFunc(r.Claims, func(c Claim) bool { return c.Volume == v.Name })
+		named := r.Keeps == nil && slices.ContainsFunc(r.Attachments, func(c Attachment) bool { return c.Volume == v.Name })
 		if v.Deleting && !named || r.Keeps != nil && !slices.Contains(r.Keeps, v.Name) {
 			errs = append(errs, NothingLeft.broken(v.Name, "PersistentVolume %s should be gone, guarded %t", v.Name, v.Guarded))
 		}

@@ -92,8 +92,8 @@ type Place struct {
 
 func (p Place) String() string { return p.Volume + " at " + p.Node }
 
-// Claim is a VolumeAttachment.
-type Claim struct {
+// Attachment is a VolumeAttachment.
+type Attachment struct {
 	Name, UID string
 	Volume    string // name of the PersistentVolume
 	Noted     Place
@@ -103,9 +103,9 @@ type Claim struct {
 	Error     string
 }
 
-// ClaimOf returns what a VolumeAttachment says.
-func ClaimOf(va *storagev1.VolumeAttachment, finalizer string) Claim {
-	c := Claim{Name: va.Name, UID: string(va.UID), Attached: va.Status.Attached, Deleting: va.DeletionTimestamp != nil,
+// AttachmentOf returns what a VolumeAttachment says.
+func AttachmentOf(va *storagev1.VolumeAttachment, finalizer string) Attachment {
+	c := Attachment{Name: va.Name, UID: string(va.UID), Attached: va.Status.Attached, Deleting: va.DeletionTimestamp != nil,
 		Guarded: slices.Contains(va.Finalizers, finalizer),
 		Noted:   Place{va.Spec.Attacher, va.Annotations["attach-hub/volume-handle"], va.Annotations["csi.alpha.kubernetes.io/node-id"]}}
 	if name := va.Spec.Source.PersistentVolumeName; name != nil {

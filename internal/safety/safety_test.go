@@ -17,28 +17,28 @@ var (
 	publishM = Call{Publish, atM, No}
 	detachN  = Call{Unpublish, atN, No}
 	sharedM  = Call{Publish, atM, Yes}
-	attached = Claim{Name: "va", UID: "1", Volume: "pv", Noted: atN, Attached: true, Guarded: true}
+	attached = Attachment{Name: "va", UID: "1", Volume: "pv", Noted: atN, Attached: true, Guarded: true}
 	volume   = Volume{Name: "pv", Place: whole, Guarded: true}
-	inOrder  = World{Claims: []Claim{attached}, Volumes: []Volume{volume}, Published: []Place{atN}}
+	inOrder  = World{Attachments: []Attachment{attached}, Volumes: []Volume{volume}, Published: []Place{atN}}
 	unserved = World{Published: []Place{atN}}
-	empty    = World{Claims: []Claim{attached}, Volumes: []Volume{volume}}
+	empty    = World{Attachments: []Attachment{attached}, Volumes: []Volume{volume}}
 )
 
-func with(c Claim, change func(*Claim)) Claim { change(&c); return c }
+func with(c Attachment, change func(*Attachment)) Attachment { change(&c); return c }
 
-func detaching(c *Claim)   { c.Deleting = true }
-func unattached(c *Claim)  { c.Attached = false }
-func unguarded(c *Claim)   { c.Guarded = false }
-func failed(c *Claim)      { c.Error = "no" }
-func never(Place) bool     { return false }
-func always(Place) bool    { return true }
-func waiting(c Claim) bool { return !c.Attached }
+func detaching(c *Attachment)   { c.Deleting = true }
+func unattached(c *Attachment)  { c.Attached = false }
+func unguarded(c *Attachment)   { c.Guarded = false }
+func failed(c *Attachment)      { c.Error = "no" }
+func never(Place) bool          { return false }
+func always(Place) bool         { return true }
+func waiting(c Attachment) bool { return !c.Attached }
 
 func settled(r Rest) error { return errors.Join(r.Settled()...) }
 
 // Each rule is broken here, and holds beside that.
 func TestEachRuleFindsWhatBreaksItAndNothingElse(t *testing.T) {
-	perhaps := World{Claims: inOrder.Claims, Published: inOrder.Published, Has: func(Place) Known { return Perhaps }}
+	perhaps := World{Attachments: inOrder.Attachments, Published: inOrder.Published, Has: func(Place) Known { return Perhaps }}
 	wants := func(w World, uid string) Rest {
 		return Rest{World: w, Wants: map[string]Want{"va": {uid, atN}}, Keeps: []string{"pv"}}
 	}
@@ -56,7 +56,7 @@ func TestEachRuleFindsWhatBreaksItAndNothingElse(t *testing.T) {
 		OneNode:         {"attached elsewhere": Elsewhere(publishM, []Place{atN}, never), "of unknown mode": Elsewhere(Call{Publish, atM, Perhaps}, []Place{atN}, never)},
 		DetachFirst:     {"due elsewhere": Due(publishM, []Place{atN})},
 		Announced:       {"a call without its capability": Unannounced("ControllerPublishVolume")},
-		Wanted:          {"reported": Detach(detachN, []Claim{attached})},
+		Wanted:          {"reported": Detach(detachN, []Attachment{attached})},
 		InUse:           {"used": Use(detachN, true, false)},
 		Needless:        {"gone": Need(detachN, nil), "published": Need(publishN, &attached), "detached": Need(detachN, &released), "often": AtMost("x", 2, 1)},
 		Holder:          {"another": Holds("a/1", "b/2", ""), "another process": Holds("a/1", "a/2", ""), "nobody": Holds("a", "", ""), "a prefix": Holds("a", "ab/1", "")},
@@ -66,19 +66,19 @@ func TestEachRuleFindsWhatBreaksItAndNothingElse(t *testing.T) {
 		VolumeFinalizer: {"a state": unserved.VolumesGuarded(), "a write": unserved.WroteVolume(volume, plainVolume), "has a VolumeAttachment": empty.WroteVolume(volume, plainVolume)},
 		SameObject:      {"a later one": Same("va", "1", "2")},
 		Fulfilled: {
-			"not attached":      settled(Rest{World: World{Claims: []Claim{with(attached, unattached)}}}),
-			"an error stays":    settled(Rest{World: World{Claims: []Claim{with(attached, failed)}}}),
-			"without finalizer": settled(Rest{World: World{Claims: []Claim{with(attached, unguarded)}}}),
+			"not attached":      settled(Rest{World: World{Attachments: []Attachment{with(attached, unattached)}}}),
+			"an error stays":    settled(Rest{World: World{Attachments: []Attachment{with(attached, failed)}}}),
+			"without finalizer": settled(Rest{World: World{Attachments: []Attachment{with(attached, unguarded)}}}),
 			"not there":         settled(wants(World{Volumes: inOrder.Volumes, Published: inOrder.Published}, "")),
 			"not published":     settled(wants(empty, "")),
-			"no volume":         settled(wants(World{Claims: inOrder.Claims, Published: inOrder.Published}, "")),
+			"no volume":         settled(wants(World{Attachments: inOrder.Attachments, Published: inOrder.Published}, "")),
 		},
 		NothingLeft: {
-			"being deleted":         settled(Rest{World: World{Claims: []Claim{with(attached, detaching)}}}),
+			"being deleted":         settled(Rest{World: World{Attachments: []Attachment{with(attached, detaching)}}}),
 			"nobody asks for it":    settled(Rest{World: inOrder, Wants: map[string]Want{}, MayStay: always}),
 			"published":             settled(Rest{World: unserved}),
-			"on a second node":      settled(Rest{World: World{Claims: inOrder.Claims, Published: []Place{atN, atM}}}),
-			"published and waiting": settled(Rest{World: World{Claims: []Claim{with(attached, unattached)}, Published: []Place{atN}}, Waits: waiting}),
+			"on a second node":      settled(Rest{World: World{Attachments: inOrder.Attachments, Published: []Place{atN, atM}}}),
+			"published and waiting": settled(Rest{World: World{Attachments: []Attachment{with(attached, unattached)}, Published: []Place{atN}}, Waits: waiting}),
 			"a call":                settled(Rest{World: inOrder, Running: []Call{publishN}}),
 			"a volume":              settled(Rest{World: World{Volumes: []Volume{deleted}}}),
 			"a volume of nobody":    settled(Rest{World: World{Volumes: []Volume{volume}}, Keeps: []string{}}),
@@ -108,8 +108,8 @@ func TestEachRuleFindsWhatBreaksItAndNothingElse(t *testing.T) {
 		"detach beside another":      Elsewhere(detachN, []Place{atM}, never),
 		"detach due of another":      Due(publishM, []Place{{"d", "w", "n"}}),
 		"publish where it is due":    Due(publishN, []Place{atN}),
-		"detach of what is deleted":  Detach(detachN, []Claim{with(attached, detaching)}),
-		"detach elsewhere":           Detach(Call{Unpublish, atM, No}, []Claim{attached}),
+		"detach of what is deleted":  Detach(detachN, []Attachment{with(attached, detaching)}),
+		"detach elsewhere":           Detach(Call{Unpublish, atM, No}, []Attachment{attached}),
 		"used, and deleted":          Use(detachN, true, true),
 		"used, and published":        Use(publishN, true, false),
 		"needed publish":             Need(publishN, new(with(attached, unattached))),
@@ -118,18 +118,18 @@ func TestEachRuleFindsWhatBreaksItAndNothingElse(t *testing.T) {
 		"the holder":                 Holds("a/1", "a/1", ""),
 		"a process of the holder":    Holds("a", "a/1", ""),
 		"statuses":                   inOrder.Statuses(),
-		"statuses while it detaches": World{Claims: []Claim{with(attached, detaching)}}.Statuses(),
+		"statuses while it detaches": World{Attachments: []Attachment{with(attached, detaching)}}.Statuses(),
 		"guards":                     errors.Join(inOrder.Guarded(), inOrder.VolumesGuarded()),
 		"perhaps":                    errors.Join(perhaps.Statuses(), perhaps.Wrote(attached, with(released, unattached)), perhaps.Guarded()),
 		"finalizer after the detach": World{}.Wrote(with(attached, detaching), released),
-		"another has it noted":       inOrder.Wrote(attached, with(released, func(c *Claim) { c.Name = "other" })),
+		"another has it noted":       inOrder.Wrote(attached, with(released, func(c *Attachment) { c.Name = "other" })),
 		"volume's finalizer":         World{Published: []Place{{"d", "w", "n"}}}.WroteVolume(volume, plainVolume),
 		"same object":                Same("va", "1", "1"),
 		"settled":                    settled(Rest{World: inOrder}),
 		"settled as wanted":          settled(wants(inOrder, "1")),
-		"settled, waits":             settled(Rest{World: World{Claims: []Claim{with(attached, unattached)}}, Waits: waiting}),
+		"settled, waits":             settled(Rest{World: World{Attachments: []Attachment{with(attached, unattached)}}, Waits: waiting}),
 		"settled, may stay":          settled(Rest{World: unserved, MayStay: always}),
-		"settled, volume is named":   settled(Rest{World: World{Claims: inOrder.Claims, Published: inOrder.Published, Volumes: []Volume{deleted}}}),
+		"settled, volume is named":   settled(Rest{World: World{Attachments: inOrder.Attachments, Published: inOrder.Published, Volumes: []Volume{deleted}}}),
 	} {
 		if err != nil {
 			t.Errorf("%s: found %v", name, err)
