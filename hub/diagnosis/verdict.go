@@ -25,8 +25,10 @@ const (
 	KubeletAttaches     Verdict = "KubeletAttaches"
 	NodeWithoutCSI      Verdict = "NodeWithoutCSI"
 	NodeWithoutDriver   Verdict = "NodeWithoutDriver"
-	AttachedElsewhere   Verdict = "AttachedElsewhere"
-	WaitingForDetach    Verdict = "WaitingForDetach"
+	// NodeIDChanged is a CSINode with another node ID than the one that the volume was attached to.
+	NodeIDChanged     Verdict = "NodeIDChanged"
+	AttachedElsewhere Verdict = "AttachedElsewhere"
+	WaitingForDetach  Verdict = "WaitingForDetach"
 	// AttachedToNotReadyNode is AttachedElsewhere on a node that is not ready: nobody unmounts the volume there.
 	AttachedToNotReadyNode Verdict = "AttachedToNotReadyNode"
 	FinalizerOfAnother     Verdict = "FinalizerOfAnother"

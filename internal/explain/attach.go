@@ -82,19 +82,16 @@ func (v *volume) action(verdict diagnosis.Verdict) string {
 
 // withoutDriver stops if the driver has not registered a node ID on the node.
 func (v *volume) withoutDriver() {
-	object, node := "CSINode "+v.nodeName, v.csiNode.value
+	object := "CSINode " + v.nodeName
 	switch {
 	case v.csiNode.missing && v.node.missing:
 		v.stop(found(diagnosis.NodeMissing, "Node "+v.nodeName, "does not exist, and has no CSINode: the node is gone", "Delete the Pod, and the VolumeAttachment if it stays: nothing can be attached to this node."))
 	case v.csiNode.missing:
 		v.stop(found(diagnosis.NodeWithoutCSI, object, "does not exist: the node's kubelet has registered no CSI driver yet", v.action(diagnosis.NodeWithoutCSI)))
-	case node != nil:
-		i := slices.IndexFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == v.driver })
-		if i < 0 {
-			v.stop(found(diagnosis.NodeWithoutDriver, object, "driver "+v.driver+" is not registered on the node", v.action(diagnosis.NodeWithoutDriver)))
-			return
-		}
-		v.ok("%s has driver %s, node ID %s", object, v.driver, node.Spec.Drivers[i].NodeID)
+	case v.nodeID() != "":
+		v.ok("%s has driver %s, node ID %s", object, v.driver, v.nodeID())
+	case v.csiNode.value != nil:
+		v.stop(found(diagnosis.NodeWithoutDriver, object, "driver "+v.driver+" is not registered on the node", v.action(diagnosis.NodeWithoutDriver)))
 	}
 }
 

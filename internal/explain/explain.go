@@ -65,7 +65,7 @@ type explainer struct {
 func Explain(ctx context.Context, q Question, s Sources) (Report, error) {
 	e := &explainer{Sources: s, reader: reader{objects: map[string]any{}}, now: time.Now(), question: q}
 	e.askHub(ctx)
-	r := Report{Question: q, Result: Attached, Volumes: []VolumeReport{}, AsOf: e.now.UTC()}
+	r := Report{Question: q, Result: NotNeeded, Volumes: []VolumeReport{}, AsOf: e.now.UTC()}
 	exists, err := e.answer(ctx, &r)
 	if err != nil {
 		return Report{}, fmt.Errorf("read %s: %w", q, err)
@@ -98,6 +98,9 @@ func (e *explainer) askHub(ctx context.Context) {
 	e.missed("the hub (which drivers it serves, whether it can call them, its queues, the next tries)", e.HubErr)
 }
 
+// worst are the results of volumes, the worst last.
+var worst = []Result{NotNeeded, Attached, NotKnown, Attention, Waiting}
+
 // answer answers the question, and reports whether its object exists.
 func (e *explainer) answer(ctx context.Context, r *Report) (exists bool, err error) {
 	switch e.question.Kind {
@@ -120,9 +123,7 @@ func (e *explainer) answer(ctx context.Context, r *Report) (exists bool, err err
 	for i, v := range e.volumes {
 		v.read(ctx)
 		v.explain(e.volumes[:i])
-		if v.report.Result == Waiting || r.Result == Attached {
-			r.Result = v.report.Result
-		}
+		r.Result = slices.MaxFunc([]Result{r.Result, v.report.Result}, func(a, b Result) int { return cmp.Compare(slices.Index(worst, a), slices.Index(worst, b)) })
 		r.Volumes = append(r.Volumes, v.report)
 	}
 	slices.SortStableFunc(r.Volumes, func(a, b VolumeReport) int { return cmp.Compare(b.Result.ExitCode(), a.Result.ExitCode()) })

@@ -19,8 +19,7 @@ func (v *volume) notAsked() {
 	switch {
 	case v.claimFault != nil && len(items(v.pods)) > 0:
 		v.stop(*v.claimFault)
-	case v.noAttach() && v.served != nil && v.served.NoAttach && len(v.waitingPods()) > 0:
-		v.stop(v.finding(status.DiagnoseNoAttach(v.served.Driver)))
+	case v.noAttach() && v.needsAttach():
 	case v.noAttach():
 		v.ok("CSIDriver %s has attachRequired: false: nothing has to be attached", v.driver)
 		v.done()
@@ -40,6 +39,16 @@ func (v *volume) notAsked() {
 		v.nodeNotes()
 		v.withoutDriver()
 	}
+}
+
+// needsAttach stops if the CSIDriver says attachRequired: false, and a Pod waits since the driver attaches. It reports whether
+// it did.
+func (v *volume) needsAttach() bool {
+	if v.served == nil || !v.served.NoAttach || len(v.waitingPods()) == 0 {
+		return false
+	}
+	v.stop(v.finding(status.DiagnoseNoAttach(v.served.Driver)))
+	return true
 }
 
 // nobodyAsks explains a volume that no node needs.

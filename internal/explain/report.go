@@ -14,8 +14,12 @@ import (
 type Result string
 
 const (
-	// Attached: all volumes are attached, or need no attach.
+	// Attached: all volumes that need an attach are attached.
 	Attached Result = "attached"
+	// Attention: a volume is attached, and cannot be attached again. Of a driver and a node it is status.Attention.
+	Attention = Result(status.Attention)
+	// NotNeeded: no volume needs an attach.
+	NotNeeded Result = "notNeeded"
 	// Waiting: at least one volume is not in the state that it should have.
 	Waiting Result = "waiting"
 	// NotFound: the object of the question does not exist.
@@ -27,7 +31,7 @@ const (
 // ExitCode returns the exit code of the command.
 func (r Result) ExitCode() int {
 	switch r {
-	case Waiting, Result(status.Broken), Result(status.Attention):
+	case Waiting, Attention, Result(status.Broken):
 		return 1
 	case NotFound:
 		return 2
@@ -72,9 +76,9 @@ type Report struct {
 type VolumeReport struct {
 	Title  string    `json:"title"`
 	Result Result    `json:"result"`
-	Age              // since the attach or the detach was asked for; only if Result is not Attached
+	Age              // since the attach or the detach was asked for; only if Result is Waiting
 	Path   []string  `json:"path"`            // what is as it should be, in the order of the walk
-	Stop   *Finding  `json:"stop,omitempty"`  // the first problem; only if Result is Waiting
+	Stop   *Finding  `json:"stop,omitempty"`  // the first problem; only if Result is Waiting or Attention
 	Notes  []Finding `json:"notes,omitempty"` // further findings
 }
 

@@ -87,7 +87,7 @@ func (v *volume) driverNotes() {
 		return
 	}
 	for _, r := range v.served.Health.Reasons {
-		if r.Verdict == diagnosis.CapabilityMissing || r.Verdict == diagnosis.ForeignWriter {
+		if r.Verdict == diagnosis.CapabilityMissing || r.Verdict == diagnosis.ForeignWriter || r.Verdict == diagnosis.AttachRequiredWrong {
 			v.note(v.finding(r.Diagnosis))
 		}
 	}

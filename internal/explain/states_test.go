@@ -30,6 +30,7 @@ var ways = []string{byVA, byPV, byPVC, byPod}
 // The answers to a question, as answer writes them.
 const (
 	isAttached = "attached"
+	notNeeded  = "notNeeded"
 	isUnknown  = "unknown"    // what it takes to answer could not be read
 	notThere   = "notFound"   // the object that was asked for
 	refused    = "cannot ask" // the object that was asked for could not be read
@@ -219,20 +220,20 @@ var states = []state{
 		w.pod.Spec.NodeName = ""
 		w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
 	}), "waiting: PodNotScheduled Pod default/web", withoutVA(), ""},
-	{"Pod without a node, of a driver that needs no attach", all(notAsked, noAttach, func(w *world) { w.pod.Spec.NodeName = "" }), isAttached,
+	{"Pod without a node, of a driver that needs no attach", all(notAsked, noAttach, func(w *world) { w.pod.Spec.NodeName = "" }), notNeeded,
 		withoutVA(byPod, "waiting: PodNotScheduled Pod default/web"), ""},
 	{"Pod that has ended, volume still attached", all(attached, func(w *world) { w.pod.Status.Phase = corev1.PodSucceeded }), isAttached,
-		but(byPod, "attached: PodFinished Pod default/web"), ""},
+		but(byPod, "notNeeded: PodFinished Pod default/web"), ""},
 	{"Pod that has ended", all(notAsked, func(w *world) { w.pod.Status.Phase = corev1.PodSucceeded }), "waiting: NotWanted PersistentVolume pv-1",
-		withoutVA(byPod, "attached: PodFinished Pod default/web"), ""},
+		withoutVA(byPod, "notNeeded: PodFinished Pod default/web"), ""},
 	{"nothing to attach", all(idle, func(w *world) {
 		w.claim, w.pv = nil, nil
 		w.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
-	}), notThere, but(byPod, "attached: NothingToAttach Pod default/web"), ""},
+	}), notThere, but(byPod, "notNeeded: NothingToAttach Pod default/web"), ""},
 	{"inline volume that needs no attach", func(w *world) {
 		w.pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "secrets-store.csi.k8s.io"}}
 		w.claim, w.pv, w.va = nil, nil, nil
-	}, notThere, but(byPod, isAttached), ""},
+	}, notThere, but(byPod, notNeeded), ""},
 	{"migrated inline volume, attached", all(attached, migratedInline), isAttached, but(byPV, notThere, byPVC, notThere), ""},
 	{"migrated inline volume, waiting", migratedInline, "waiting: DriverNotConfigured csi-attach-hub", but(byPV, notThere, byPVC, notThere), ""},
 	{"migrated inline volume, not asked for yet", all(migratedInline, notAsked), notThere, but(byPod, "waiting: NotAskedYet volume data"), ""},
@@ -267,20 +268,26 @@ var states = []state{
 	}), "waiting: NotAskedYet PersistentVolume pv-2", withoutVA(byPV, "waiting: VolumeOfAnother PersistentVolume pv-1"), ""},
 
 	// The PersistentVolume.
-	{"PersistentVolume missing", func(w *world) { w.pv = nil }, "waiting: VolumeMissing PersistentVolume pv-1", but(byPV, notThere), ""},
-	{"PersistentVolume missing, volume attached", all(attached, func(w *world) { w.pv = nil }), isAttached, but(byPV, notThere), ""},
+	{"PersistentVolume missing", func(w *world) { w.pv = nil }, "waiting: VolumeMissing PersistentVolume pv-1", nil, ""},
+	{"PersistentVolume missing, volume attached", all(attached, func(w *world) { w.pv = nil }), "attention: VolumeMissing PersistentVolume pv-1", nil, ""},
+	{"PersistentVolume deleted by force", all(attached, func(w *world) { w.pv, w.claim.Status.Phase = nil, corev1.ClaimLost }), "attention: VolumeMissing PersistentVolume pv-1", nil, ""},
+	{"PersistentVolume recreated with another handle", all(attached, func(w *world) { w.pv.Spec.CSI.VolumeHandle = "vol-2" }), "attention: VolumeRecreated PersistentVolume pv-1", nil, ""},
+	{"node ID changed", all(attached, func(w *world) { w.csiNode.Spec.Drivers[0].NodeID = "id-2" }), "attention: NodeIDChanged CSINode node-1", nil, ""},
+	{"StorageClass missing", all(notAsked, func(w *world) {
+		w.claim.Spec.VolumeName, w.claim.Spec.StorageClassName, w.claim.Status.Phase, w.pv = "", new("fast"), corev1.ClaimPending, nil
+	}), "waiting: ClaimNotBound PersistentVolumeClaim default/data", withoutVA(byPV, notThere), ""},
 	{"PersistentVolume missing, not asked for", all(notAsked, func(w *world) { w.pv = nil }), "waiting: VolumeMissing PersistentVolume pv-1", withoutVA(byPV, notThere), ""},
-	{"PersistentVolume missing, being detached", all(leaving, func(w *world) { w.pv = nil }), "waiting: BeingDetached VolumeAttachment csi-1", but(byPV, notThere), ""},
+	{"PersistentVolume missing, being detached", all(leaving, func(w *world) { w.pv = nil }), "waiting: BeingDetached VolumeAttachment csi-1", nil, ""},
 	{"PersistentVolume and handle missing, being detached", all(leaving, func(w *world) { w.pv = nil; delete(w.va.Annotations, attach.AnnotationVolumeHandle) }),
-		"waiting: VolumeMissing PersistentVolume pv-1", but(byPV, notThere), ""},
+		"waiting: VolumeMissing PersistentVolume pv-1", nil, ""},
 	{"PersistentVolume being deleted", pvDeleted, "waiting: VolumeBeingDeleted PersistentVolume pv-1", nil, ""},
-	{"PersistentVolume being deleted, volume attached", all(attached, pvDeleted), isAttached, nil, ""},
+	{"PersistentVolume being deleted, volume attached", all(attached, pvDeleted), "attention: VolumeBeingDeleted PersistentVolume pv-1", nil, ""},
 	{"PersistentVolume being deleted, nobody wants it", all(idle, pvDeleted), "waiting: VolumeBeingDeleted PersistentVolume pv-1", withoutVA(byPod, notThere), ""},
 	{"not a CSI volume", all(notAsked, func(w *world) {
 		w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}
 	}), "waiting: VolumeNotCSI PersistentVolume pv-1", withoutVA(), ""},
-	{"attach not required", all(notAsked, noAttach), isAttached, withoutVA(), ""},
-	{"attach not required, and yet asked for", noAttach, isAttached, nil, ""},
+	{"attach not required", all(notAsked, noAttach), notNeeded, withoutVA(), ""},
+	{"attach not required, and yet asked for", noAttach, notNeeded, nil, ""},
 
 	// The driver.
 	{"driver not configured", func(w *world) { w.served, w.lease = nil, nil }, "waiting: DriverNotConfigured csi-attach-hub", nil, ""},
@@ -423,7 +430,7 @@ func answer(r explain.Report, err error) string {
 	return string(r.Result) + ": " + string(stop.Verdict) + " " + stop.Object
 }
 
-var exitCodes = map[string]int{isAttached: 0, "waiting": 1, notThere: 2, isUnknown: 3}
+var exitCodes = map[string]int{isAttached: 0, "waiting": 1, "attention": 1, notNeeded: 0, notThere: 2, isUnknown: 3}
 
 func TestEveryWayToAskAboutAStateHasTheSameAnswer(t *testing.T) {
 	var texts strings.Builder
@@ -446,7 +453,7 @@ func TestEveryWayToAskAboutAStateHasTheSameAnswer(t *testing.T) {
 						continue
 					}
 					s.check(t, w, way, report)
-					if stop := stopOf(report); stop != nil && report.Result == explain.Waiting {
+					if stop := stopOf(report); stop != nil && report.Result.ExitCode() == 1 {
 						if text := fmt.Sprintf("%s: %s\n-> %s\n", stop.Object, stop.Fact, stop.Next); !seen[text] {
 							seen[text] = true
 							fmt.Fprintf(&texts, "# %s, %s: %s\n%s\n", s.name, way, stop.Verdict, text)
@@ -474,7 +481,7 @@ func (s state) check(t *testing.T, w *world, way string, r explain.Report) {
 		findings = append(findings, *r.Stop)
 	}
 	for _, v := range r.Volumes {
-		if (v.Result == "waiting") != (v.Stop != nil) {
+		if (v.Result == "waiting" || v.Result == "attention") != (v.Stop != nil) {
 			fail("it is %s and stops at %v", v.Result, v.Stop)
 		}
 		if v.Stop != nil {

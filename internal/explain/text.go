@@ -44,7 +44,7 @@ func (p *printer) lines(mark string, all []string) {
 }
 
 // texts are the results for people.
-var texts = map[Result]string{NotFound: "not found", NotKnown: "not known"}
+var texts = map[Result]string{NotFound: "not found", NotNeeded: "needs no attach", NotKnown: "not known"}
 
 // Text writes the report for people: first what is wrong and what to do, then the way there.
 func (r Report) Text() string {

@@ -38,6 +38,7 @@ type volume struct {
 	volumeName           string // of the PersistentVolume, empty if not known
 	pv                   object[corev1.PersistentVolume]
 	pods                 object[[]corev1.Pod] // with the claim, which have not ended
+	class                object[storagev1.StorageClass]
 
 	nodeName string // where the volume is needed, empty if not known
 	node     object[corev1.Node]
@@ -73,10 +74,8 @@ func (e *explainer) findVolumes(ctx context.Context) (exists bool, err error) {
 	switch q := e.question; q.Kind {
 	case PersistentVolume:
 		pv := e.persistentVolume(ctx, q.Name)
-		if pv.value != nil {
-			e.onEachNode(ctx, volume{volumeName: q.Name})
-		}
-		return pv.value != nil, pv.err
+		e.onEachNode(ctx, volume{volumeName: q.Name})
+		return pv.value != nil || pv.missing && e.volumes[0].va.value != nil, pv.err // it may have been deleted by force
 	case PersistentVolumeClaim:
 		claim := e.persistentVolumeClaim(ctx, q.Namespace, q.Name)
 		if claim.value != nil {
@@ -230,6 +229,9 @@ func (v *volume) readUse(ctx context.Context) {
 		v.namespace, v.claimName = pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name
 	}
 	v.claim = v.persistentVolumeClaim(ctx, v.namespace, v.claimName)
+	if claim := v.claim.value; claim != nil && v.volumeName == "" {
+		v.class = one(ctx, &v.reader, "StorageClass", "", ptr.Deref(claim.Spec.StorageClassName, ""), v.Kube.StorageV1().StorageClasses().Get)
+	}
 	switch {
 	case v.claimName == "" && pv == nil: // it may have a claim
 	case v.claimName == "" || !v.ofThisClaim():
