@@ -32,7 +32,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// healthScene is a hub with drivers in each kind of trouble, each with one volume that is stuck.
+// healthScene is a hub with drivers in each kind of trouble, each with one volume that is stuck, or
+// waits because a user has paused its driver.
 type healthScene struct {
 	*scene
 	server  string
@@ -60,12 +61,12 @@ func newHealthScene(t *testing.T) *healthScene {
 	}
 	hang := &fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}}
 	add("away", stuck, status.Broken, nil)
-	add("hanging", stuck+"    timeout: 10m\n", status.Broken, hang)
+	add("hanging", stuck+"    timeout: 10m\n", status.Attention, hang)
 	add("silent", once+"    timeout: 1s\n", status.Broken, hang)
-	add("failing", once, status.Broken, fail(codes.Internal, "array busy"))
-	add("full", once, status.Broken, fail(codes.ResourceExhausted, "attachment limit of node id exceeded"))
-	add("paused", stuck+"    mode: paused\n", status.Broken, &fakecsi.Knobs{})
-	add("observed", stuck+"    mode: observe\n", status.Broken, &fakecsi.Knobs{})
+	add("failing", once, status.Attention, fail(codes.Internal, "array busy"))
+	add("full", once, status.Attention, fail(codes.ResourceExhausted, "attachment limit of node id exceeded"))
+	add("paused", stuck+"    mode: paused\n", status.Standby, &fakecsi.Knobs{})
+	add("observed", stuck+"    mode: observe\n", status.Attention, &fakecsi.Knobs{})
 	add("fine", stuck, status.Fine, &fakecsi.Knobs{})
 	s.create(testbed.Node{Name: "health-node"}, testbed.CSINode{Node: "health-node", Drivers: ids})
 	for _, driver := range s.drivers {
@@ -109,11 +110,11 @@ func (s *healthScene) api() (map[string]status.Driver, map[string]status.Attachm
 		ready := len(as.Attachments) == len(s.drivers)
 		for _, d := range ds.Drivers {
 			drivers[d.Name] = d
-			ready = ready && d.Health.State == s.healths[d.Name] && (d.Health.State == status.Fine || d.Work().Stuck == 1 && len(d.Waiters) > 0)
+			ready = ready && d.Health.State == s.healths[d.Name] && (d.Health.State == status.Fine || (d.Work().Stuck == 1) == d.Health.Needs() && len(d.Waiters) > 0)
 		}
 		for _, a := range as.Attachments {
 			attachments[a.Driver] = a
-			ready = ready && (s.healths[a.Driver] == status.Fine || a.State == status.Stuck)
+			ready = ready && (!needs(s.healths[a.Driver]) || a.State == status.Stuck)
 		}
 		// The calls in flight are old enough.
 		ready = ready && hasReason(attachments["health-hanging"].Health, diagnosis.CallUnanswered) &&
@@ -128,6 +129,8 @@ func (s *healthScene) api() (map[string]status.Driver, map[string]status.Attachm
 		}
 	}
 }
+
+func needs(s status.HealthState) bool { return status.Health{State: s}.Needs() }
 
 func hasReason(h status.Health, v diagnosis.Verdict) bool {
 	return slices.ContainsFunc(h.Reasons, func(r status.Reason) bool { return r.Verdict == v })
@@ -209,7 +212,7 @@ func TestAllViewsSayTheSameOfDriversInEveryKindOfTrouble(t *testing.T) {
 			}
 		}
 		differs("explain", reasons)
-		if broken := d.Health.State != status.Fine; (code == 1) != broken || string(explained.Result) != string(d.Health.State) {
+		if (code == 1) != d.Health.Needs() || string(explained.Result) != string(d.Health.State) {
 			t.Errorf("%s: explain says %s with exit code %d, the API %s", name, explained.Result, code, d.Health.State)
 		}
 		page := textOf(s.get("/drivers/" + name))
@@ -244,7 +247,7 @@ func TestAllViewsSayTheSameOfDriversInEveryKindOfTrouble(t *testing.T) {
 	}
 	for _, v := range volumes.Volumes {
 		a := attachments[v.Driver]
-		if diff := cmp.Diff(facts(a.Health), facts(v.Health)); diff != "" || v.Health.State != status.Broken {
+		if diff := cmp.Diff(facts(a.Health), facts(v.Health)); diff != "" || (v.Health.State == status.Broken) != needs(s.healths[v.Driver]) {
 			t.Errorf("%s: volumes says something else than the API (-API +volumes):\n%s", v.Name, diff)
 		}
 		// The hub has no right on Pods: the command reads them with that of its user.

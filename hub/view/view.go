@@ -172,7 +172,7 @@ func (v *View) lanes(d *Driver, now time.Time) []status.Lane {
 		if va := d.Overlay.Attachment(key.Name); key.Kind == queue.AttachmentKind && va != nil {
 			a := d.look(va)
 			since = cmp.Or(a.since, since) // a move of the lease does not change the time of the object
-			if a.op.IsStuck(va, d.Spec.StuckAfter, now) {
+			if a.isStuck(now) {
 				one.Stuck, one.StuckSince = 1, since
 			}
 		}
@@ -264,6 +264,11 @@ func (v *View) Attachments(f status.AttachmentFilter) []status.Attachment {
 	return shown
 }
 
+// isStuck reports whether the operation has had no success for stuckAfter. What a user has paused is not stuck.
+func (a attachment) isStuck(now time.Time) bool {
+	return a.driver.Spec.Mode != registry.ModePaused && a.op.IsStuck(a.VolumeAttachment, a.driver.Spec.StuckAfter, now)
+}
+
 // needsDriver reports whether the driver of a VolumeAttachment has to be served.
 func (a attachment) needsDriver() bool {
 	return !a.driver.Decider.NoAttach || attach.MayBeAttached(a.VolumeAttachment)
@@ -345,7 +350,7 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 			s.Waiting.Limit = attach.Allocatable(v.Cluster.CSINode(s.Node), s.Driver)
 		}
 	}
-	if a.op.IsStuck(a.VolumeAttachment, d.Spec.StuckAfter, now) {
+	if a.isStuck(now) {
 		s.State = status.Stuck
 	}
 	return s

@@ -124,11 +124,6 @@ func (e *explainer) explainNode(ctx context.Context, r *Report) (exists bool, er
 	if len(s.Reasons) > 0 {
 		s.Age, r.Result = s.Reasons[0].Age, Result(status.Attention)
 	}
-	if len(r.VolumeAttachments) > 0 {
-		if worst := r.VolumeAttachments[0]; worst.Health.State.Compare(status.HealthState(r.Result)) < 0 {
-			s.Age, r.Result = ageOf(worst.Since, e.now), Result(worst.Health.State)
-		}
-	}
 	return true, nil
 }
 
