@@ -1,0 +1,64 @@
+package status
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// Headline returns the first line of the page and of the subcommand status, what matters most first: "drivers.yaml
+// rejected (1 mistake); 3 volumes stuck; all drivers answer". trouble has the VolumeAttachments whose health is broken or
+// attention. The state is the worst of all; a rejected configuration is never fine.
+func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthState, text string) {
+	state = Fine
+	worst := func(s HealthState) { state = either(s.Compare(state) < 0, s, state) }
+	var parts, rejected []string
+	add := func(n int, one, more string) {
+		if n > 0 {
+			parts = append(parts, plural(n, one, more))
+		}
+	}
+	for _, f := range c.Files {
+		if f.Rejected != "" {
+			rejected = append(rejected, filepath.Base(f.Path))
+		}
+	}
+	if len(c.Errors)+len(rejected) > 0 {
+		worst(Attention)
+		if len(rejected) == 0 {
+			rejected = []string{"configuration"}
+		}
+		parts = append(parts, strings.Join(rejected, ", ")+" rejected ("+plural(max(1, len(c.Errors)), "mistake", "mistakes")+")")
+	}
+	health, silent := map[HealthState]int{}, 0
+	for _, d := range drivers {
+		worst(d.Health.State)
+		if health[d.Health.State]++; !d.Up && d.Health.State == Attention {
+			silent++
+		}
+	}
+	add(health[Broken], "driver broken", "drivers broken")
+	stuck, failing := 0, 0
+	for _, a := range trouble {
+		worst(a.Health.State)
+		switch {
+		case a.State == Stuck:
+			stuck++
+		case a.LastError != "":
+			failing++
+		}
+	}
+	add(stuck, "volume stuck", "volumes stuck")
+	add(failing, "volume failing", "volumes failing")
+	add(len(trouble)-stuck-failing, "volume waiting", "volumes waiting")
+	switch {
+	case len(drivers) == 0:
+		parts = append(parts, "no driver is served")
+	case silent > 0:
+		add(silent, "driver does not answer", "drivers do not answer")
+	case health[Attention] > 0 && len(trouble) == 0:
+		add(health[Attention], "driver needs attention", "drivers need attention")
+	case health[Broken] == 0:
+		parts = append(parts, "all drivers answer")
+	}
+	return state, strings.Join(parts, "; ")
+}
