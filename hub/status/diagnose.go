@@ -200,7 +200,7 @@ func (in DiagnosisInput) queued() diagnosis.Diagnosis {
 		}
 	case WaitForDanglingDetach:
 		d.Verdict = diagnosis.WaitingForDetach
-		d.Actions = []string{fmt.Sprintf("Run csi-attach-hub status, or look at the driver's page, for the last error of this detach: the volume was left attached at node ID %s.", a.Waiting.NodeID)}
+		d.Actions = []string{fmt.Sprintf("Run csi-attach-hub explain driver/%s, or look at the driver's page, for the last error of this detach.", a.Driver)}
 	case WaitForWorker:
 		d.Actions = []string{fmt.Sprintf("Check how long the driver's calls take: all workers for this operation are busy (%s). Raise workers if the driver can take more calls at once.", in.Driver.inFlight())}
 	case WaitForNode:

@@ -78,7 +78,7 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"attachRequired is false, and only observed": {func(d *Driver) {
 			d.NoAttach, d.Mode, d.Lease, d.Checklist = true, "observe", Lease{Name: "l", Holder: "sidecar"}, []Check{{OK: true}}
 		}, Standby, hour, ""},
-		"left attached": {func(d *Driver) { d.DanglingCount, d.Dangling = 1, []DanglingPublication{{Since: hour}} }, Attention, hour, "1 volume left attached for 60m"},
+		"dangling": {func(d *Driver) { d.DanglingCount, d.Dangling = 1, []DanglingPublication{{Since: hour}} }, Attention, hour, "1 volume dangling for 60m: attached where no VolumeAttachment asks for it"},
 		"observed and agreed": {func(d *Driver) {
 			d.Mode, d.Lease, d.Observed, d.Checklist = "observe", Lease{Name: "l", Holder: "sidecar"}, &Observed{Agreed: 3}, []Check{{OK: true}}
 		}, Standby, hour, "only observed (`mode: observe` in drivers.yaml) for 60m: its lease is held by sidecar"},

@@ -68,7 +68,7 @@ func TestWhatIsBrokenSinceWhenAndWhoWaitsIsOnTheFirstPage(t *testing.T) {
 		troubled.lost + " broken for 16m Lost cannot be called at tcp://vsphere-csi.storage.svc:9443 for 16m: dial tcp 10.96.41.7:9443: connect: connection refused 9 volumes wait, the oldest for 15m: needed by claim payments-production/data-postgres-primary-0,", "4 volumes stuck, the oldest for 15m",
 		troubled.hanging + " broken for 8m12s answers no call for 8m12s: needed by claim payments-production/data-postgres-primary-0,", "ControllerPublishVolume unanswered for 8m12s: 10 of 20 calls in flight", "10 in flight oldest 8m12s",
 		troubled.observed + " observe attention for 11h only observed (`mode: observe` in drivers.yaml) for 11h: its lease has no holder", "1 volume waits for 4m", "and more",
-		troubled.left + " attention for 60m 1 volume left attached",
+		troubled.left + " attention for 60m 2 volumes dangling, the oldest for 60m",
 		troubled.full + " attention for 5m 11 volumes failing, the oldest for 5m: ResourceExhausted: attachment limit",
 		troubled.slow + " attention for 66s ControllerUnpublishVolume unanswered for 66s",
 	} {

@@ -34,7 +34,7 @@ var storageCures = []cure{
 		},
 		breaks:  func(s *cureScene) { s.attachByHand(s.name) },
 		ask:     (*cureScene).attachAfterUnused,
-		verdict: diagnosis.PublishedElsewhere, object: "driver {name}", words: []string{"is listed at node ID id-of-{name}-node2 (node {name}-node2) without a VolumeAttachment"},
+		verdict: diagnosis.Dangling, object: "driver {name}", words: []string{"is listed at node ID id-of-{name}-node2 (node {name}-node2) without a VolumeAttachment"},
 	},
 }
 

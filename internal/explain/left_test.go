@@ -37,7 +37,7 @@ func TestVolumeThatWasLeftAttachedIsSaidToBe(t *testing.T) {
 			var notes []explain.Finding
 			for _, v := range report.Volumes {
 				for _, n := range v.Notes {
-					if n.Verdict == diagnosis.LeftAttached {
+					if n.Verdict == diagnosis.Dangling {
 						notes = append(notes, n)
 					}
 				}
@@ -130,7 +130,7 @@ func TestAttachThatADanglingVolumeBlocksHasOneCauseWithItsCommands(t *testing.T)
 			t.Fatal(err)
 		}
 		stop, text := report.Volumes[0].Stop, report.Text()
-		if stop == nil || stop.Verdict != diagnosis.PublishedElsewhere || !strings.Contains(stop.Fact, "volume vol-1 is listed at node ID id-0 (node node-0) without a VolumeAttachment") {
+		if stop == nil || stop.Verdict != diagnosis.Dangling || !strings.Contains(stop.Fact, "volume vol-1 is listed at node ID id-0 (node node-0) without a VolumeAttachment") {
 			t.Fatalf("%s: got\n%s", question, text)
 		}
 		if strings.Count(text, commandLines("pv-1")) != 1 || strings.Count(text, "is listed at") != 1 || !strings.HasSuffix(stop.Fact, ": published to another node") || strings.Contains(text, "answered FailedPrecondition") {
@@ -145,7 +145,7 @@ func TestDriverNamesSomeDanglingVolumesAndCountsAll(t *testing.T) {
 		w.dangles("vol-1", "pv-1")
 	}
 	report, err := w.asked(t, "driver/"+driverName)
-	if text := report.Text(); err != nil || strings.Count(text, "volume vol-1 is listed at") != 5 || !strings.Contains(text, "warn  driver csi.example.com: 8 volumes attached to nodes without a VolumeAttachment, the oldest for 60m") {
+	if text := report.Text(); err != nil || strings.Count(text, "volume vol-1 is listed at") != 5 || !strings.Contains(text, "warn  driver csi.example.com: 8 volumes dangling, the oldest for 60m") {
 		t.Errorf("%v\n%s", err, text)
 	}
 }

@@ -200,8 +200,8 @@ var states = []state{
 	{"waits for a detach of what is dangling", func(w *world) {
 		w.seen.Waiting = status.Wait{Kind: status.WaitForDanglingDetach, NodeID: "id-3"}
 	}, "waiting: WaitingForDetach VolumeAttachment csi-1", nil, ""},
-	{"published elsewhere", storageSays(status.DanglingPublication{Listed: true, ReportOnly: true}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
-	{"published elsewhere, and about to be detached there", storageSays(status.DanglingPublication{Listed: true}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
+	{"published elsewhere", storageSays(status.DanglingPublication{Listed: true, ReportOnly: true}), "waiting: Dangling driver csi.example.com", nil, ""},
+	{"published elsewhere, and about to be detached there", storageSays(status.DanglingPublication{Listed: true}), "waiting: Dangling driver csi.example.com", nil, ""},
 	{"stuck", all(failing, func(w *world) { w.seen.State, w.va.CreationTimestamp = status.Stuck, ago(time.Hour) }),
 		"waiting: BackendError driver csi.example.com", nil, ""},
 	{"being detached, call in flight", all(leaving, func(w *world) { w.seen.State = status.Detaching }), "waiting: CallInFlight VolumeAttachment csi-1", nil, ""},

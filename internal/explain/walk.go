@@ -307,7 +307,7 @@ func (v *volume) danglingNotes(before []*volume) {
 	same := func(other *volume) bool {
 		return v.driver == other.driver && v.volumeName == other.volumeName && v.handle() == other.handle()
 	}
-	if v.served == nil || v.stopsAt(diagnosis.PublishedElsewhere) || slices.ContainsFunc(before, same) {
+	if v.served == nil || v.stopsAt(diagnosis.Dangling) || slices.ContainsFunc(before, same) {
 		return
 	}
 	for _, u := range v.served.Dangling {
