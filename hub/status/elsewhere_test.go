@@ -88,7 +88,7 @@ func TestPageOfAnAttachmentSaysWhichNodeHasItsVolume(t *testing.T) {
 	if want := strings.Join(diagnosis.DetachCommands("a.example.com", "worker-7", "pv-1"), "\n") + "\n"; !slices.Equal(commands, []string{want}) {
 		t.Errorf("the page has the commands %q, want %q", commands, want)
 	}
-	if text := "is listed at node ID i-7 (node worker-7)"; !strings.Contains(body, text) {
+	if text := "is listed at node ID i-7 (node worker-7)"; !strings.Contains(pageText(t, body, "diagnosis"), text) {
 		t.Errorf("the page does not have %q", text)
 	}
 	if strings.Contains(body, "Last error") {
