@@ -49,6 +49,8 @@ type Attachment struct {
 	LastCause     diagnosis.Cause `json:"lastCause,omitzero"`  // of LastError, for programs; zero if not known
 	LastErrorTime time.Time       `json:"lastErrorTime,omitzero"`
 	Waiting       Wait            `json:"waiting,omitzero"` // what it waits for
+	// Fault is what is wrong with its objects although no operation is due; zero for nothing.
+	Fault diagnosis.Diagnosis `json:"fault,omitzero"`
 }
 
 // Doing returns the state with the operation that is due: "stuck detach", "failing attach".

@@ -17,6 +17,11 @@ func HealthOfAttachment(in DiagnosisInput) Health {
 	a, due := in.Attachment, passed(in.Attachment.Since, in.Now)
 	h := Health{State: Attention, Since: a.Since}
 	switch {
+	case a.Fault.Verdict != "": // objects change one after the other: for a moment that is no fault
+		if !a.Fault.Since.IsZero() && passed(a.Fault.Since, in.Now) < slow {
+			return Health{State: Fine}
+		}
+		h.Since = a.Fault.Since
 	case a.Waiting.DriverState == StatePaused: // by a user
 		h.State = Standby
 	case a.State == Stuck, a.State == Unserved && a.Operation != "" && due >= unservedTooLong:

@@ -50,6 +50,7 @@ func HealthOfDriver(d Driver, replicas []string, now time.Time) Health {
 	if d.NoAttach && d.Mode == modeActive {
 		h.add(Attention, DiagnoseNoAttach(d))
 	}
+	h.add(Attention, d.Fault)
 	h.addObserved(d, now)
 	h.settle()
 	return h

@@ -37,19 +37,21 @@ func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthSta
 		}
 	}
 	add(health[Broken], "driver broken", "drivers broken")
-	stuck, failing := 0, 0
+	volumes := map[AttachmentState]int{}
 	for _, a := range trouble {
 		worst(a.Health.State)
-		switch {
-		case a.State == Stuck:
-			stuck++
-		case a.LastError != "":
-			failing++
+		if a.State != Stuck && a.State != Attached {
+			a.State = Waiting
+			if a.LastError != "" {
+				a.State = Failing
+			}
 		}
+		volumes[a.State]++
 	}
-	add(stuck, "volume stuck", "volumes stuck")
-	add(failing, "volume failing", "volumes failing")
-	add(len(trouble)-stuck-failing, "volume waiting", "volumes waiting")
+	add(volumes[Stuck], "volume stuck", "volumes stuck")
+	add(volumes[Failing], "volume failing", "volumes failing")
+	add(volumes[Waiting], "volume waiting", "volumes waiting")
+	add(volumes[Attached], "attached volume needs attention", "attached volumes need attention")
 	switch {
 	case len(drivers) == 0:
 		parts = append(parts, "no driver is served")

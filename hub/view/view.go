@@ -58,7 +58,7 @@ type Driver struct {
 
 	ReadSecret func(context.Context, corev1.SecretReference) (*corev1.Secret, error)
 
-	isServedElsewhere bool // another replica of the hub works for it; set by complete
+	isServedElsewhere bool // another replica of the hub works for it; set by withLease
 }
 
 // Drivers implements status.Source: it returns every driver that is served or drains.
@@ -75,10 +75,8 @@ func (v *View) Drivers() []status.Driver {
 func (v *View) complete(d Driver, now time.Time) Driver {
 	d.Mode, d.Source, d.Endpoint, d.Workers = string(d.Spec.Mode), d.Spec.Source, string(d.Spec.Endpoint), d.Spec.Workers
 	d.Settings = status.Settings{Timeout: metav1.Duration{Duration: d.Spec.Timeout}, MaxPerNode: d.Spec.MaxPerNode, StuckAfter: metav1.Duration{Duration: d.Spec.StuckAfter}}
-	d.Lease = v.Lease(d.Spec)
-	d.Lease.Mine = d.Leads
-	isHolder := func(m lease.Member) bool { return m.Identity == d.Lease.Holder }
-	d.isServedElsewhere = !d.Leads && v.Leases != nil && slices.ContainsFunc(v.Leases.Members(), isHolder)
+	d = v.withLease(d)
+	d.Fault = d.socketFault()
 	if d.Known {
 		d.RecordedCalls = d.Decider.RecordedCalls(v.Cluster.AttachmentsOfDriver)
 	}
@@ -92,6 +90,15 @@ func (v *View) complete(d Driver, now time.Time) Driver {
 	if d.Observed != nil {
 		d.Checklist = v.checklist(d, now)
 	}
+	return d
+}
+
+// withLease returns a Driver with its lease.
+func (v *View) withLease(d Driver) Driver {
+	d.Lease = v.Lease(d.Spec)
+	d.Lease.Mine = d.Leads
+	isHolder := func(m lease.Member) bool { return m.Identity == d.Lease.Holder }
+	d.isServedElsewhere = !d.Leads && v.Leases != nil && slices.ContainsFunc(v.Leases.Members(), isHolder)
 	return d
 }
 
@@ -222,7 +229,7 @@ func (v *View) driversByName() func(string) *Driver {
 		if known[name] == nil {
 			d := Driver{Decider: attach.Driver{Name: name, NoAttach: !cache.AttachRequired(v.Cluster.CSIDriver(name))}}
 			if look := served[name]; look != nil {
-				d = look()
+				d = v.withLease(look())
 			}
 			known[name] = &d
 		}
@@ -316,10 +323,10 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 	case a.op != attach.Idle:
 		s.State = status.Waiting
 	case a.Status.Attached:
-		s.State = status.Attached
+		s.State, s.Fault = status.Attached, v.attachedFault(a, s)
 	}
 	if a.op == attach.Idle {
-		return s
+		return a.kept(s)
 	}
 	s.Operation = status.Operation(a.lane.String())
 	if !d.isServed() {
@@ -339,6 +346,11 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 		s.Call = status.Call(p.Call)
 		if s.State = status.Attaching; a.op == attach.Detaching {
 			s.State = status.Detaching
+		}
+	case d.isServedElsewhere:
+		s.Waiting = status.Wait{Kind: status.WaitForDriver, DriverState: status.StateReady, Reason: "served by " + d.Lease.Holder}
+		if s.LastError != "" {
+			s.State = status.Failing
 		}
 	case d.State != status.StateReady || d.Spec.Mode == registry.ModeObserve:
 		s.Waiting = status.Wait{Kind: status.WaitForDriver, DriverState: d.State,
