@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,10 +19,10 @@ const exitUnknown = 3
 
 func newExplainCommand() *cobra.Command {
 	var flags clientFlags
-	c := newCommand("explain VOLUMEATTACHMENT|pod/NAME|pvc/NAME|pv/NAME|driver/NAME|node/NAME",
+	c := newCommand("explain [pod|pvc|pv|driver|node|va] NAME",
 		"Say why a volume is not attached, or what is wrong with a driver or a node, and what to do",
 		func(c *cobra.Command, args []string) error {
-			return unanswered(flags.explain(c, args[0]))
+			return unanswered(flags.explain(c, strings.Join(args, "/")))
 		})
 	c.Long = c.Short + `.
 
@@ -30,7 +31,7 @@ check of the driver is open, 2 if the object does not exist and 3 if the answer 
 namespace are pod/NAMESPACE/NAME and pvc/NAMESPACE/NAME, or given with --namespace.`
 	// A mistake in the command line must not have the exit code of an answer.
 	c.Args = func(c *cobra.Command, args []string) error {
-		if len(args) != 1 {
+		if len(args) != 1 && len(args) != 2 {
 			return unanswered(fmt.Errorf("give one object; see %s --help", c.CommandPath()))
 		}
 		return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,11 +67,16 @@ func Explain(ctx context.Context, q Question, s Sources) (Report, error) {
 	e := &explainer{Sources: s, reader: reader{objects: map[string]any{}}, now: time.Now(), question: q}
 	e.askHub(ctx)
 	r := Report{Question: q, Result: NotNeeded, Volumes: []VolumeReport{}, AsOf: e.now.UTC()}
+	several := e.resolve(ctx)
+	r.Question = e.question
 	exists, err := e.answer(ctx, &r)
-	if err != nil {
-		return Report{}, fmt.Errorf("read %s: %w", q, err)
-	}
-	if !exists {
+	switch {
+	case len(several) > 0:
+		shown := strings.Join(several[:min(mostNames, len(several))], ", ")
+		r.Result, r.Stop, r.Subject = NotFound, new(found(diagnosis.ObjectNotFound, q.Name, fmt.Sprintf("could be %d objects: %s", len(several), shown), "Give the kind before the name, and the whole name.")), nil
+	case err != nil:
+		return Report{}, fmt.Errorf("read %s: %w", e.question, err)
+	case !exists:
 		r.Result, r.Stop, r.Subject = NotFound, e.notFound(), nil
 	}
 	r.Unknown = e.unknown

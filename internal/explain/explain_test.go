@@ -185,7 +185,7 @@ func TestParseQuestion(t *testing.T) {
 		"driver/a":             {Kind: explain.Driver, Name: "a"},
 		"node/a":               {Kind: explain.Node, Name: "a"},
 		"node/":                {},
-		"csi-1":                {Kind: explain.VolumeAttachment, Name: "csi-1"},
+		"csi-1":                {Namespace: "team", Name: "csi-1"},
 		"va/csi-1":             {Kind: explain.VolumeAttachment, Name: "csi-1"},
 		"pv/a":                 {Kind: explain.PersistentVolume, Name: "a"},
 		"persistentvolume/a":   {Kind: explain.PersistentVolume, Name: "a"},
@@ -207,6 +207,25 @@ func TestParseQuestion(t *testing.T) {
 		got, err := explain.ParseQuestion(text, "team")
 		if got != want || (err == nil) != (want != explain.Question{}) {
 			t.Errorf("ParseQuestion(%q) = %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+}
+
+func TestANameIsEnoughIfOnlyOneObjectHasIt(t *testing.T) {
+	for asked, want := range map[string]string{
+		"web": "Pod default/web: waiting", "pv-1": "PersistentVolume pv-1: waiting", "data": "PersistentVolumeClaim default/data: waiting",
+		"node-1": "Node node-1: fine", driverName: "driver " + driverName + ": fine", "csi-1": "VolumeAttachment csi-1: waiting",
+		"csi-2": "VolumeAttachment csi-2222: waiting", "va/csi-22": "VolumeAttachment csi-2222: waiting", "csi-3": "VolumeAttachment csi-3: not found",
+		"csi-":    "VolumeAttachment csi-: not found\n  STOP  csi-: could be 2 objects: VolumeAttachment csi-1, VolumeAttachment csi-2222",
+		"node":    "VolumeAttachment node: not found",
+		"both":    "VolumeAttachment both: not found\n  STOP  both: could be 2 objects: Node both, Pod default/both",
+		"va/both": "VolumeAttachment both: not found",
+	} {
+		w := newWorld()
+		w.more = append(w.more, attachmentOf("csi-2222", "pv-2", "node-1"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "both"}},
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "both"}})
+		if got := w.mustAsk(t, asked).Text(); !strings.HasPrefix(got, want) {
+			t.Errorf("explain %s says\n%s\nwant %s", asked, got, want)
 		}
 	}
 }

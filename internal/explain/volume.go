@@ -83,7 +83,7 @@ func (e *explainer) findVolumes(ctx context.Context) (exists bool, err error) {
 		}
 		return claim.value != nil, claim.err
 	case Pod:
-		pod := one(ctx, &e.reader, q.Kind, q.Namespace, q.Name, e.Kube.CoreV1().Pods(q.Namespace).Get)
+		pod := e.podNamed(ctx, q.Namespace, q.Name)
 		if e.pod = pod.value; e.pod != nil {
 			e.ofPod(ctx)
 		}
