@@ -19,10 +19,11 @@ const exitUnknown = 3
 
 func newExplainCommand() *cobra.Command {
 	var flags clientFlags
+	var verbose bool
 	c := newCommand("explain [pod|pvc|pv|driver|node|va] NAME",
 		"Say why a volume is not attached, or what is wrong with a driver or a node, and what to do",
 		func(c *cobra.Command, args []string) error {
-			return unanswered(flags.explain(c, strings.Join(args, "/")))
+			return unanswered(flags.explain(c, strings.Join(args, "/"), verbose))
 		})
 	c.Long = c.Short + `.
 
@@ -38,6 +39,7 @@ namespace are pod/NAMESPACE/NAME and pvc/NAMESPACE/NAME, or given with --namespa
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unanswered(err) })
 	flags.add(c.Flags())
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "also show what is as it should be")
 	return c
 }
 
@@ -50,7 +52,7 @@ func unanswered(err error) error {
 }
 
 // explain prints the answer to a question. Its error is an exitError if an answer was printed.
-func (f *clientFlags) explain(c *cobra.Command, asked string) error {
+func (f *clientFlags) explain(c *cobra.Command, asked string, verbose bool) error {
 	ctx, out := c.Context(), c.OutOrStdout()
 	namespace, err := f.askedNamespace()
 	if err := errors.Join(err, f.check()); err != nil {
@@ -83,7 +85,7 @@ func (f *clientFlags) explain(c *cobra.Command, asked string) error {
 	if f.output == "json" {
 		err = printJSON(out, report)
 	} else {
-		_, err = io.WriteString(out, report.Text())
+		_, err = io.WriteString(out, report.Text(newScreen(out).style(false), verbose))
 	}
 	if code := report.ExitCode(); err == nil && code != 0 {
 		return exitError{code: code}

@@ -206,7 +206,7 @@ func TestAllViewsSayTheSameOfDriversInEveryKindOfTrouble(t *testing.T) {
 		explained, code := s.report(func(explain.Report) bool { return true }, "driver/"+name, "--server", s.server)
 		var reasons []string
 		for i, r := range explained.Subject.Reasons {
-			reasons = append(reasons, fmt.Sprintf("%s %s: %s", r.Health, r.Verdict, d.Health.Reasons[i].Fact))
+			reasons = append(reasons, fmt.Sprintf("%s %s: %s", r.State, r.Verdict, d.Health.Reasons[i].Fact))
 			if !strings.HasPrefix(r.Fact, d.Health.Reasons[i].Fact) || !r.Since.Equal(d.Health.Reasons[i].Since) {
 				t.Errorf("%s: explain says %q since %s, the API %+v", name, r.Fact, r.Since, d.Health.Reasons[i])
 			}
@@ -234,7 +234,7 @@ func TestAllViewsSayTheSameOfDriversInEveryKindOfTrouble(t *testing.T) {
 		if got := value("attach_hub_call_oldest_seconds", "driver="+name, "operation=attach"); (got > 0) != (strings.HasSuffix(name, "hanging")) {
 			t.Errorf("%s: the oldest call is %v s old by the metric", name, got)
 		}
-		fmt.Fprintf(&golden, "# %s\n%s\n", name, explained.Text())
+		fmt.Fprintf(&golden, "# %s\n%s\n", name, explained.Text(statustable.Style{}, true))
 	}
 
 	list, _, _ := s.ask("volumes", "--node", "health-node", "-o", "json", "--server", s.server)
@@ -263,7 +263,7 @@ func TestAllViewsSayTheSameOfDriversInEveryKindOfTrouble(t *testing.T) {
 		if stop := explained.Volumes[0].Stop; code != 1 || stop == nil || stop.Verdict != first.Verdict {
 			t.Errorf("%s: explain stops at %+v with exit code %d, the API says %s", a.Name, stop, code, first.Verdict)
 		}
-		fmt.Fprintf(&golden, "# VolumeAttachment %s\n%s", a.Name, explained.Text())
+		fmt.Fprintf(&golden, "# VolumeAttachment %s\n%s", a.Name, explained.Text(statustable.Style{}, true))
 	}
 	for _, name := range s.drivers {
 		va, err := s.plane.Clientset().StorageV1().VolumeAttachments().Get(s.ctx, name, metav1.GetOptions{})

@@ -31,7 +31,7 @@ func (v *volume) attaching(va *storagev1.VolumeAttachment) {
 	case v.pv.missing:
 		v.stop(found(diagnosis.VolumeMissing, object, "does not exist, and the VolumeAttachment names it", v.action(diagnosis.VolumeMissing)))
 	case pv != nil && pv.DeletionTimestamp != nil:
-		v.stop(v.lasting(diagnosis.VolumeBeingDeleted, object, "being deleted", pv.DeletionTimestamp.Time, heldBy(pv.Finalizers), v.action(diagnosis.VolumeBeingDeleted)))
+		v.stop(diagnosis.New(diagnosis.VolumeBeingDeleted, object, "being deleted", heldBy(pv.Finalizers), v.action(diagnosis.VolumeBeingDeleted)).From(pv.DeletionTimestamp.Time))
 	}
 	v.withoutDriver()
 	v.elsewhere()
@@ -46,7 +46,7 @@ func (v *volume) detaching(va *storagev1.VolumeAttachment) {
 	foreign := slices.DeleteFunc(slices.Clone(va.Finalizers), func(f string) bool { return f == own })
 	kept := found(diagnosis.FinalizerOfAnother, v.attachmentRef(), heldBy(foreign)+", which no attacher sets", "Ask the owner of that finalizer to remove it: the object stays until then.")
 	if len(foreign) == 0 {
-		kept.Fact, kept.Next = "has no finalizer left and is about to be removed", "Wait some seconds."
+		kept.Fact, kept.Actions = "has no finalizer left and is about to be removed", []string{"Wait some seconds."}
 	}
 	if len(foreign) == len(va.Finalizers) {
 		v.stop(kept)
@@ -119,7 +119,7 @@ func (v *volume) tries(inStatus *storagev1.VolumeError) {
 		case diagnosis.Queued:
 			v.later(f)
 		case diagnosis.Retrying:
-			f.Next = ""
+			f.Actions = nil
 			v.note(f)
 		case diagnosis.Stuck:
 			v.note(f)
@@ -138,7 +138,7 @@ func (v *volume) tries(inStatus *storagev1.VolumeError) {
 	}
 }
 
-func (v *volume) stopUnlessStopped(f Finding) {
+func (v *volume) stopUnlessStopped(f diagnosis.Diagnosis) {
 	if v.report.Stop == nil {
 		v.stop(f)
 	}
@@ -191,15 +191,15 @@ var sameCause = [][]diagnosis.Verdict{
 }
 
 // failed says what the last error means, unless the walk has stopped at its cause already.
-func (v *volume) failed(f Finding, cause diagnosis.Verdict) {
+func (v *volume) failed(f diagnosis.Diagnosis, cause diagnosis.Verdict) {
 	secret := v.secret.Namespace + "/" + v.secret.Name
 	switch {
 	case slices.ContainsFunc(sameCause, func(all []diagnosis.Verdict) bool { return slices.Contains(all, cause) && v.stopsAt(all...) }):
 	case cause == diagnosis.SecretMissing && v.secretExists.value != nil:
-		f.Fact, f.Next = f.Fact+"; the secret exists now", "Wait for the next try."
+		f.Detail, f.Actions = f.Detail+"; the secret exists now", []string{"Wait for the next try."}
 		v.later(f)
-	case f.Verdict == diagnosis.SecretForbidden && !strings.Contains(f.Next, "secret "+secret+","):
-		f.Next = v.action(f.Verdict) // whoever may write the status of a VolumeAttachment could name another secret
+	case f.Verdict == diagnosis.SecretForbidden && !strings.Contains(strings.Join(f.Actions, " "), "secret "+secret+","):
+		f.Actions = []string{v.action(f.Verdict)} // whoever may write the status of a VolumeAttachment could name another secret
 		fallthrough
 	default:
 		v.stop(f)

@@ -137,7 +137,7 @@ func (e *explainer) answer(ctx context.Context, r *Report) (exists bool, err err
 }
 
 // notFound says that there is no such object, and what it left attached.
-func (e *explainer) notFound() *Finding {
+func (e *explainer) notFound() *diagnosis.Diagnosis {
 	for _, d := range e.view.Drivers {
 		for _, u := range d.Dangling {
 			if e.question == (Question{Kind: VolumeAttachment, Name: u.VolumeAttachment}) || e.question == (Question{Kind: PersistentVolume, Name: u.PersistentVolume}) {

@@ -13,8 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
 )
 
 // The ways to ask about the volume of a world.
@@ -447,14 +449,14 @@ func TestEveryWayToAskAboutAStateHasTheSameAnswer(t *testing.T) {
 					}
 					report, err := w.asked(t, way)
 					if got := answer(report, err); got != want {
-						t.Errorf("explain %s answers %q, want %q:\n%v%s", way, got, want, err, report.Text())
+						t.Errorf("explain %s answers %q, want %q:\n%v%s", way, got, want, err, report.Text(statustable.Style{}, true))
 					}
 					if err != nil {
 						continue
 					}
 					s.check(t, w, way, report)
 					if stop := stopOf(report); stop != nil && report.Result.ExitCode() == 1 {
-						if text := fmt.Sprintf("%s: %s\n-> %s\n", stop.Object, stop.Fact, stop.Next); !seen[text] {
+						if text := fmt.Sprintf("%s: %s\n-> %s\n", stop.Object, stop.Text(time.Now()), strings.Join(stop.Actions, " ")); !seen[text] {
 							seen[text] = true
 							fmt.Fprintf(&texts, "# %s, %s: %s\n%s\n", s.name, way, stop.Verdict, text)
 						}
@@ -471,12 +473,12 @@ func (s state) check(t *testing.T, w *world, way string, r explain.Report) {
 	t.Helper()
 	fail := func(format string, args ...any) {
 		t.Helper()
-		t.Errorf("explain %s: "+format+":\n%s", append(append([]any{way}, args...), r.Text())...)
+		t.Errorf("explain %s: "+format+":\n%s", append(append([]any{way}, args...), r.Text(statustable.Style{}, true))...)
 	}
 	if got, want := r.Result.ExitCode(), exitCodes[string(r.Result)]; got != want {
 		fail("exit code %d, want %d", got, want)
 	}
-	findings := []explain.Finding{}
+	findings := []diagnosis.Diagnosis{}
 	if r.Stop != nil {
 		findings = append(findings, *r.Stop)
 	}
@@ -490,10 +492,10 @@ func (s state) check(t *testing.T, w *world, way string, r explain.Report) {
 		findings = append(findings, v.Notes...)
 	}
 	for _, f := range findings {
-		if first := []rune(f.Next); len(first) > 0 && (!unicode.IsUpper(first[0]) || !strings.HasSuffix(f.Next, ".")) || f.Object == "" || f.Fact == "" {
+		if first := []rune(strings.Join(f.Actions, " ")); len(first) > 0 && (!unicode.IsUpper(first[0]) || !strings.HasSuffix(strings.Join(f.Actions, " "), ".")) || f.Object == "" || f.Text(time.Now()) == "" {
 			fail("%+v lacks something, or its next step is not an imperative with a full stop", f)
 		}
-		if strings.HasPrefix(f.Fact, "does not exist") && w.exists(f.Object) {
+		if strings.HasPrefix(f.Text(time.Now()), "does not exist") && w.exists(f.Object) {
 			fail("%s is there, and called missing", f.Object)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -62,11 +63,11 @@ type volume struct {
 	seen   *status.Attachment // as the replica that works for the driver sees it; nil if it does not know it, or was not asked
 
 	report      VolumeReport
-	lastResorts []Finding // see later
+	lastResorts []diagnosis.Diagnosis // see later
 	// claimFault is the problem of the claim if the question is about the PersistentVolume or the
 	// VolumeAttachment. Without a VolumeAttachment it is the stop, else a note: attachers do not
 	// look at claims.
-	claimFault *Finding
+	claimFault *diagnosis.Diagnosis
 }
 
 // findVolumes finds the object of the question and its volumes.

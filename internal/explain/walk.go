@@ -30,7 +30,7 @@ func (v *volume) explain(before []*volume) {
 		v.report.Result = NotKnown
 	}
 	if v.report.Result == Waiting && v.va.value != nil {
-		v.report.Age = ageOf(asked(v.va.value), v.now)
+		v.report.Since = asked(v.va.value).UTC()
 	}
 }
 
@@ -39,13 +39,13 @@ func (v *volume) title() string {
 	if v.mount != "" {
 		parts = append(parts, "volume "+v.mount)
 	}
-	if v.claimName != "" {
+	if v.claimName != "" && v.question.Kind != PersistentVolumeClaim {
 		parts = append(parts, "claim "+v.namespace+"/"+v.claimName)
 	}
-	if v.volumeName != "" {
+	if v.volumeName != "" && v.question.Kind != PersistentVolume {
 		parts = append(parts, ref(PersistentVolume, "", v.volumeName))
 	}
-	text := cmp.Or(strings.Join(parts, ", "), "inline volume")
+	text := cmp.Or(strings.Join(parts, ", "), "the volume")
 	if v.nodeName != "" {
 		text += " on node " + v.nodeName
 	}
@@ -66,7 +66,7 @@ func (v *volume) ok(format string, args ...any) {
 }
 
 // stop adds a problem. The first problem is the stop, further ones are notes.
-func (v *volume) stop(f Finding) {
+func (v *volume) stop(f diagnosis.Diagnosis) {
 	if v.report.Stop != nil {
 		v.note(f)
 		return
@@ -74,10 +74,10 @@ func (v *volume) stop(f Finding) {
 	v.report.Stop = &f
 }
 
-func (v *volume) note(f Finding) { v.report.Notes = append(v.report.Notes, f) }
+func (v *volume) note(f diagnosis.Diagnosis) { v.report.Notes = append(v.report.Notes, f) }
 
 // later keeps a finding that becomes the stop only if nothing nearer to the volume does.
-func (v *volume) later(f Finding) { v.lastResorts = append(v.lastResorts, f) }
+func (v *volume) later(f diagnosis.Diagnosis) { v.lastResorts = append(v.lastResorts, f) }
 
 // stopsAt reports whether the walk has stopped at one of some verdicts.
 func (v *volume) stopsAt(verdicts ...diagnosis.Verdict) bool {
@@ -156,7 +156,7 @@ func (v *volume) claimStage() bool {
 }
 
 // claimStop stops at the claim if it led to the volume. Otherwise it keeps the finding in claimFault.
-func (v *volume) claimStop(f Finding) (goOn bool) {
+func (v *volume) claimStop(f diagnosis.Diagnosis) (goOn bool) {
 	if v.askedByClaim() {
 		v.stop(f)
 		return false
@@ -268,8 +268,9 @@ func (v *volume) attachedToAnother(va *storagev1.VolumeAttachment) {
 		v.stop(found(diagnosis.VolumeRecreated, object, fmt.Sprintf("was recreated with another handle: it has %s, and %s is %s", attach.VolumeOf(pv).Handle, noted, still),
 			fmt.Sprintf("Restore it with handle %s before the Pod restarts. If %s is right, delete the Pod: its next start attaches that volume.", noted, attach.VolumeOf(pv).Handle)))
 	case pv.DeletionTimestamp != nil:
-		v.stop(v.lasting(diagnosis.VolumeBeingDeleted, object, "being deleted", pv.DeletionTimestamp.Time, heldBy(pv.Finalizers)+", and "+still,
-			"Back up its data before the Pod restarts: a deletion cannot be undone, and a PersistentVolume that is being deleted cannot be attached again. To keep the volume, set persistentVolumeReclaimPolicy: Retain, and create the PersistentVolume again with the same handle when it is gone."))
+		v.stop(diagnosis.New(diagnosis.VolumeBeingDeleted, object, "being deleted", heldBy(pv.Finalizers)+", and "+still,
+			"Set persistentVolumeReclaimPolicy: Retain, so that the volume is kept, and back up its data: a deletion cannot be undone, and a PersistentVolume that is being deleted cannot be attached again.",
+			"When it is gone, create it again with the same handle.").From(pv.DeletionTimestamp.Time))
 	}
 	if now := v.nodeID(); id != "" && now != "" && now != id {
 		v.stop(found(diagnosis.NodeIDChanged, "CSINode "+v.nodeName, fmt.Sprintf("has node ID %s now, and the volume was attached to node ID %s", now, id),
@@ -296,7 +297,7 @@ func (v *volume) nodeNotes() {
 	case v.node.missing && !v.stopsAt(diagnosis.NodeMissing):
 		v.note(found(diagnosis.NodeMissing, object, "does not exist", "Delete the Pods that are bound to the node if it is gone: kube-controller-manager then detaches their volumes."))
 	case c != nil && c.Status != corev1.ConditionTrue:
-		v.note(v.lasting(diagnosis.NodeNotReady, object, "not ready", c.LastTransitionTime.Time, cmp.Or(c.Message, c.Reason), "Look at its kubelet. If the node is dead, taint it node.kubernetes.io/out-of-service, so that its volumes are detached."))
+		v.note(diagnosis.New(diagnosis.NodeNotReady, object, "not ready", cmp.Or(c.Message, c.Reason), "Look at its kubelet.", "If the node is dead, taint it node.kubernetes.io/out-of-service, so that its volumes are detached.").From(c.LastTransitionTime.Time))
 	}
 }
 
