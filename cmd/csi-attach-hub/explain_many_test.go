@@ -77,7 +77,7 @@ func TestDriversAndNodesAreExplained(t *testing.T) {
 		checks[c.Name] = c.OK
 	}
 	want := map[string]bool{"endpoint": true, "name": true, "capabilities": true, "node IDs": true, "secrets": true, "rights": true, "lease": true}
-	if text := r.Text(statustable.Style{}, true); code != 0 || r.Subject.Reasons[0].Verdict != diagnosis.DriverPaused || !maps.Equal(checks, want) || !strings.Contains(text, "  ok    endpoint: ") {
+	if text := r.Text(statustable.Style{}, true); code != 0 || r.Subject.Reasons[0].Verdict != diagnosis.DriverPaused || !maps.Equal(checks, want) || !strings.Contains(text, "\nok       endpoint: ") {
 		t.Errorf("exit code %d, want 0, that it is paused, and that no check is open:\n%s", code, text)
 	}
 	r, code = s.report(func(r explain.Report) bool {

@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -178,6 +179,22 @@ func TestAHostileErrorNeitherActsOnTheTerminalNorLooksLikeAnotherLine(t *testing
 	}
 	if strings.Contains(text, "\n  ok    all is well") {
 		t.Errorf("an error made a line of its own:\n%s", text)
+	}
+}
+
+func TestATerminalGetsColoursAndWrappedLinesAndFoldsWhatIsInOrder(t *testing.T) {
+	w := newWorld()
+	failing(w)
+	text := w.mustAsk(t, byVA).Text(statustable.Style{Width: 60, Color: true}, false)
+	for _, want := range []string{"\x1b[1;31mPROBLEM\x1b[0m  driver", "\n         -> Look at", "\x1b[32mok\x1b[0m       all else (5 facts): -v shows them\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	for line := range strings.Lines(regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(text, "")) {
+		if len(line) > 61 {
+			t.Errorf("%q is too long", line)
+		}
 	}
 }
 
