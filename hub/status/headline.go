@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"path/filepath"
 	"strings"
 )
@@ -22,32 +23,28 @@ func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthSta
 			rejected = append(rejected, filepath.Base(f.Path))
 		}
 	}
-	if len(c.Errors)+len(rejected) > 0 {
+	if len(c.Errors) > 0 {
 		worst(Attention)
-		if len(rejected) == 0 {
-			rejected = []string{"configuration"}
-		}
-		parts = append(parts, strings.Join(rejected, ", ")+" rejected ("+plural(max(1, len(c.Errors)), "mistake", "mistakes")+")")
+		parts = append(parts, cmp.Or(strings.Join(rejected, ", "), "configuration")+" rejected ("+plural(len(c.Errors), "mistake", "mistakes")+")")
 	}
-	health, silent := map[HealthState]int{}, 0
+	health, volumes, silent := map[HealthState]int{}, map[AttachmentState]int{}, false
 	for _, d := range drivers {
 		worst(d.Health.State)
-		if health[d.Health.State]++; !d.Up && d.Health.State == Attention {
-			silent++
-		}
+		health[d.Health.State]++
+		silent = silent || !d.Up && d.Health.State == Attention
 	}
-	add(health[Broken], "driver broken", "drivers broken")
-	volumes := map[AttachmentState]int{}
 	for _, a := range trouble {
 		worst(a.Health.State)
-		if a.State != Stuck && a.State != Attached {
+		switch {
+		case a.State == Stuck || a.State == Attached:
+		case a.LastError != "":
+			a.State = Failing
+		default:
 			a.State = Waiting
-			if a.LastError != "" {
-				a.State = Failing
-			}
 		}
 		volumes[a.State]++
 	}
+	add(health[Broken], "driver broken", "drivers broken")
 	add(volumes[Stuck], "volume stuck", "volumes stuck")
 	add(volumes[Failing], "volume failing", "volumes failing")
 	add(volumes[Waiting], "volume waiting", "volumes waiting")
@@ -55,9 +52,7 @@ func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthSta
 	switch {
 	case len(drivers) == 0:
 		parts = append(parts, "no driver is served")
-	case silent > 0:
-		add(silent, "driver does not answer", "drivers do not answer")
-	case health[Attention] > 0 && len(trouble) == 0:
+	case silent || health[Attention] > 0 && len(trouble) == 0:
 		add(health[Attention], "driver needs attention", "drivers need attention")
 	case health[Broken] == 0:
 		parts = append(parts, "all drivers answer")

@@ -26,7 +26,7 @@ func TestHeadlineSaysWhatMattersMostFirst(t *testing.T) {
 		"rejected and stuck":           {rejected, []Driver{driver(Attention)}, []Attachment{stuck, stuck, stuck}, Broken, "drivers.yaml rejected (1 mistake); 3 volumes stuck; all drivers answer"},
 		"broken":                       {Config{}, []Driver{driver(Broken), driver(Fine), driver(Attention)}, []Attachment{stuck, failed, waiting, waiting, attached}, Broken, "1 driver broken; 1 volume stuck; 1 volume failing; 2 volumes waiting; 1 attached volume needs attention"},
 		"attention without a volume":   {Config{}, []Driver{driver(Attention), driver(Fine)}, nil, Attention, "1 driver needs attention"},
-		"not connected yet":            {Config{}, []Driver{connecting}, []Attachment{waiting}, Attention, "1 volume waiting; 1 driver does not answer"},
+		"not connected yet":            {Config{}, []Driver{connecting}, []Attachment{waiting}, Attention, "1 volume waiting; 1 driver needs attention"},
 	} {
 		if state, text := Headline(tt.config, tt.drivers, tt.trouble); state != tt.state || text != tt.text {
 			t.Errorf("%s: got %s, %q, want %s, %q", name, state, text, tt.state, tt.text)

@@ -109,7 +109,7 @@ func (s *site) attachment(v view, r *http.Request) (any, *failure) {
 	name := r.PathValue("name")
 	found := v.attachments(AttachmentFilter{Name: name})
 	if len(found) == 0 {
-		return nil, &failure{http.StatusNotFound, fmt.Sprintf("VolumeAttachment %q does not exist. It may have been detached and deleted.", name)}
+		return nil, &failure{Code: http.StatusNotFound, Text: fmt.Sprintf("VolumeAttachment %q does not exist. It may have been detached and deleted.", name)}
 	}
 	in := v.input(found[0])
 	return attachmentPage{found[0], in.Driver, Diagnose(in)}, nil
@@ -134,7 +134,7 @@ type attachmentsPage struct {
 func (s *site) attachments(v view, r *http.Request) (any, *failure) {
 	filter, q, err := parseFilter(r, "q")
 	if err != nil {
-		return nil, &failure{http.StatusBadRequest, err.Error()}
+		return nil, &failure{Code: http.StatusBadRequest, Text: err.Error()}
 	}
 	p := attachmentsPage{Query: q.Get("q"), Filter: q}
 	q.Del("q")

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/httpguard"
 )
 
 // maxRenderings is how many answers (pages and JSON) are rendered at once. Further requests wait: refreshing browsers
@@ -120,7 +121,7 @@ func (s *site) serve(contentType string, render func(*http.Request, *bytes.Buffe
 		var body bytes.Buffer
 		code, err := limited(r, &body)
 		if err != nil {
-			reject(w, failure{http.StatusInternalServerError, err.Error()})
+			httpguard.Reject(w, failure{Code: http.StatusInternalServerError, Text: err.Error()})
 			return
 		}
 		w.Header().Set("Content-Type", contentType)
