@@ -429,13 +429,13 @@ func TestWhatCannotBeAskedEndsWithAnErrorThatSaysWhatWasTried(t *testing.T) {
 		code  int
 		words string
 	}{
-		{[]string{"status", "--server", "http://127.0.0.1:1"}, 1, "http://127.0.0.1:1|connection refused"},
-		{[]string{"status", "--server", "127.0.0.1:1"}, 1, "127.0.0.1:1|http://host:port"},
-		{[]string{"status"}, 1, "csi-attach-hub|app.kubernetes.io/name=csi-attach-hub|--server"},
-		{[]string{"status", "-o", "yaml"}, 1, "yaml|json"},
-		{[]string{"explain", "secret/a"}, 3, "secret|pv/NAME"},
-		{[]string{"explain"}, 3, "give one object"},
-		{[]string{"explain", "a", "--no-such-flag"}, 3, "no-such-flag"},
+		{[]string{"status", "--server", "http://127.0.0.1:1"}, 3, "http://127.0.0.1:1|connection refused"},
+		{[]string{"status", "--server", "127.0.0.1:1"}, 3, "127.0.0.1:1|http://host:port"},
+		{[]string{"status"}, 3, "csi-attach-hub|app.kubernetes.io/name=csi-attach-hub|--server"},
+		{[]string{"status", "-o", "yaml"}, 2, "yaml|json"},
+		{[]string{"explain", "secret/a"}, 2, "secret|pv NAME"},
+		{[]string{"explain"}, 2, "arg(s)"},
+		{[]string{"explain", "a", "--no-such-flag"}, 2, "no-such-flag"},
 		{[]string{"explain", "no-such"}, 2, ""},
 	} {
 		out, problems, code := s.ask(tt.args...)

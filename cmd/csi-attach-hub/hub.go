@@ -38,13 +38,13 @@ func newHubCommand() *cobra.Command {
 	c.SetVersionTemplate(versionLine())
 	flags := newHubFlags(c.Flags())
 	c.InitDefaultVersionFlag()
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	c.RunE = coded(func(c *cobra.Command, _ []string) error {
 		s, err := flags.settings()
 		if err != nil {
-			return err
+			return exitError{exitUsage, err}
 		}
 		return runHub(c.Context(), s)
-	}
+	})
 	return c
 }
 
