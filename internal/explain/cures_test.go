@@ -112,7 +112,7 @@ func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 			}
 			script := strings.Join(stop.Commands, "\n")
 			for _, line := range stop.Commands {
-				if !strings.Contains(text, "\n           "+line+"\n") {
+				if !strings.Contains(text, "\n            "+line+"\n") {
 					t.Errorf("the text has no line with the command %s:\n%s", line, text)
 				}
 			}
