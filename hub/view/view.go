@@ -58,7 +58,7 @@ type Driver struct {
 
 	ReadSecret func(context.Context, corev1.SecretReference) (*corev1.Secret, error)
 
-	isServedElsewhere bool // another replica of the hub works for it; set by withLease
+	isServedElsewhere bool // another replica of the hub works for it; set by complete
 }
 
 // Drivers implements status.Source: it returns every driver that is served or drains.
@@ -75,8 +75,10 @@ func (v *View) Drivers() []status.Driver {
 func (v *View) complete(d Driver, now time.Time) Driver {
 	d.Mode, d.Source, d.Endpoint, d.Workers = string(d.Spec.Mode), d.Spec.Source, string(d.Spec.Endpoint), d.Spec.Workers
 	d.Settings = status.Settings{Timeout: metav1.Duration{Duration: d.Spec.Timeout}, MaxPerNode: d.Spec.MaxPerNode, StuckAfter: metav1.Duration{Duration: d.Spec.StuckAfter}}
-	d = v.withLease(d)
-	d.Fault = d.socketFault()
+	d.Lease = v.Lease(d.Spec)
+	d.Lease.Mine = d.Leads
+	isHolder := func(m lease.Member) bool { return m.Identity == d.Lease.Holder }
+	d.isServedElsewhere = !d.Leads && v.Leases != nil && slices.ContainsFunc(v.Leases.Members(), isHolder)
 	if d.Known {
 		d.RecordedCalls = d.Decider.RecordedCalls(v.Cluster.AttachmentsOfDriver)
 	}
@@ -90,15 +92,6 @@ func (v *View) complete(d Driver, now time.Time) Driver {
 	if d.Observed != nil {
 		d.Checklist = v.checklist(d, now)
 	}
-	return d
-}
-
-// withLease returns a Driver with its lease.
-func (v *View) withLease(d Driver) Driver {
-	d.Lease = v.Lease(d.Spec)
-	d.Lease.Mine = d.Leads
-	isHolder := func(m lease.Member) bool { return m.Identity == d.Lease.Holder }
-	d.isServedElsewhere = !d.Leads && v.Leases != nil && slices.ContainsFunc(v.Leases.Members(), isHolder)
 	return d
 }
 
@@ -179,7 +172,7 @@ func (v *View) lanes(d *Driver, now time.Time) []status.Lane {
 		if va := d.Overlay.Attachment(key.Name); key.Kind == queue.AttachmentKind && va != nil {
 			a := d.look(va)
 			since = cmp.Or(a.since, since) // a move of the lease does not change the time of the object
-			if a.isStuck(now) {
+			if a.op.IsStuck(va, d.Spec.StuckAfter, now) {
 				one.Stuck, one.StuckSince = 1, since
 			}
 		}
@@ -229,7 +222,7 @@ func (v *View) driversByName() func(string) *Driver {
 		if known[name] == nil {
 			d := Driver{Decider: attach.Driver{Name: name, NoAttach: !cache.AttachRequired(v.Cluster.CSIDriver(name))}}
 			if look := served[name]; look != nil {
-				d = v.withLease(look())
+				d = look()
 			}
 			known[name] = &d
 		}
@@ -269,11 +262,6 @@ func (v *View) Attachments(f status.AttachmentFilter) []status.Attachment {
 		shown = append(shown, v.describe(a, now))
 	}
 	return shown
-}
-
-// isStuck reports whether the operation has had no success for stuckAfter. What a user has paused is not stuck.
-func (a attachment) isStuck(now time.Time) bool {
-	return a.driver.Spec.Mode != registry.ModePaused && a.op.IsStuck(a.VolumeAttachment, a.driver.Spec.StuckAfter, now)
 }
 
 // needsDriver reports whether the driver of a VolumeAttachment has to be served.
@@ -323,10 +311,10 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 	case a.op != attach.Idle:
 		s.State = status.Waiting
 	case a.Status.Attached:
-		s.State, s.Fault = status.Attached, v.attachedFault(a, s)
+		s.State = status.Attached
 	}
 	if a.op == attach.Idle {
-		return a.kept(s)
+		return s
 	}
 	s.Operation = status.Operation(a.lane.String())
 	if !d.isServed() {
@@ -347,11 +335,6 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 		if s.State = status.Attaching; a.op == attach.Detaching {
 			s.State = status.Detaching
 		}
-	case d.isServedElsewhere:
-		s.Waiting = status.Wait{Kind: status.WaitForDriver, DriverState: status.StateReady, Reason: "served by " + d.Lease.Holder}
-		if s.LastError != "" {
-			s.State = status.Failing
-		}
 	case d.State != status.StateReady || d.Spec.Mode == registry.ModeObserve:
 		s.Waiting = status.Wait{Kind: status.WaitForDriver, DriverState: d.State,
 			Reason: cmp.Or(d.Reason, "only observed (`mode: observe` in drivers.yaml): another attacher should work for it")}
@@ -362,7 +345,7 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 			s.Waiting.Limit = attach.Allocatable(v.Cluster.CSINode(s.Node), s.Driver)
 		}
 	}
-	if a.isStuck(now) {
+	if a.op.IsStuck(a.VolumeAttachment, d.Spec.StuckAfter, now) {
 		s.State = status.Stuck
 	}
 	return s

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
@@ -106,13 +105,13 @@ func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 				t.Errorf("the cause is about %s, want %s", stop.Object, want)
 			}
 			for _, word := range c.words {
-				if !strings.Contains(stop.Text(time.Now()), named(word)) {
-					t.Errorf("the fact %q lacks %q", stop.Text(time.Now()), named(word))
+				if !strings.Contains(stop.Fact, named(word)) {
+					t.Errorf("the fact %q lacks %q", stop.Fact, named(word))
 				}
 			}
 			script := strings.Join(stop.Commands, "\n")
 			for _, line := range stop.Commands {
-				if !strings.Contains(text, "\n            "+line+"\n") {
+				if !strings.Contains(text, "\n           "+line+"\n") {
 					t.Errorf("the text has no line with the command %s:\n%s", line, text)
 				}
 			}
@@ -122,7 +121,7 @@ func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 			if words := toFill.FindAllString(script, -1); len(words) > 0 {
 				t.Fatalf("the row fills in no value for %q in\n%s", words, script)
 			}
-			t.Logf("%s: %s\n%s", stop.Object, stop.Text(time.Now()), script)
+			t.Logf("%s: %s\n%s", stop.Object, stop.Fact, script)
 			s.shell(script)
 			if c.cured != nil {
 				c.cured(s)
@@ -135,9 +134,9 @@ func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 }
 
 // stopOf returns the stop of a report, nil if there is none.
-func stopOf(r explain.Report) *diagnosis.Diagnosis {
+func stopOf(r explain.Report) *explain.Finding {
 	if r.Subject != nil && len(r.Subject.Reasons) > 0 {
-		return &r.Subject.Reasons[0].Diagnosis
+		return &r.Subject.Reasons[0].Finding
 	}
 	for _, v := range r.Volumes {
 		if v.Stop != nil {

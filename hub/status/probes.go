@@ -1,5 +1,4 @@
-// Package probes answers whether the process is ready and live.
-package probes
+package status
 
 import (
 	"fmt"
