@@ -46,7 +46,7 @@ func (w *Watch) Reported() []status.DanglingPublication {
 func (w *Watch) checkDangling(ctx context.Context, l listing) {
 	found, round := map[attach.Target]*dangling{}, w.Nodes.Round() // each Node is read once, and not for each volume
 	w.findAttachments(&l)
-	targets := l.unserved()
+	targets := l.dangling()
 	w.findVolumes(ctx, &l, targets...)
 	for _, at := range targets {
 		d, _ := w.look(&l, at)
@@ -127,8 +127,8 @@ func (w *Watch) whyKept(ctx context.Context, round uint64, d *dangling) string {
 	return unsure
 }
 
-// unserved returns the targets on nodes of this cluster that a listing has and no VolumeAttachment surely asks for.
-func (l *listing) unserved() []attach.Target {
+// dangling returns the targets on nodes of this cluster that a listing has and no VolumeAttachment surely asks for.
+func (l *listing) dangling() []attach.Target {
 	if !l.driver.Capabilities.PublishUnpublish || l.driver.NoAttach { // nobody has to ask for a volume
 		return nil
 	}

@@ -123,7 +123,7 @@ func TestVolumeAttachmentAsksForWhatItMayHaveOrGetAttached(t *testing.T) {
 					w.watch.findVolumes(t.Context(), &l, at)
 					if d, _ := w.watch.look(&l, at); d == nil {
 						got = append(got, handle+" "+nodeID)
-					} else if !slices.Contains(l.unserved(), at) {
+					} else if !slices.Contains(l.dangling(), at) {
 						t.Errorf("%s is not looked at", at)
 					}
 				}

@@ -160,7 +160,7 @@ func (t *trial) checkWrite(p *process, request *http.Request) (*http.Response, e
 		t.checkAttachmentWrite(*before, t.get(name))
 	}
 	if resource == "volumeattachments" {
-		t.lookForUnserved()
+		t.lookForUnnamed()
 	} else if had && !t.hasVolume(name) {
 		t.checkPersistentVolumeGone(p, name)
 	}
@@ -190,9 +190,9 @@ func (t *trial) checkPersistentVolumeGone(p *process, volume string) {
 	named := asAttachments(t.attachmentsOf(volume))
 	stuckAfter := t.driver.StuckAfter
 	t.mu.Lock()
-	since := t.unserved[volume]
+	since := t.unnamed[volume]
 	t.mu.Unlock()
-	unserved := !since.IsZero() && time.Since(since) >= stuckAfter
+	unnamed := !since.IsZero() && time.Since(since) >= stuckAfter
 	stuck := map[string]bool{}
 	for u, by := range t.dangling() {
 		stuck[u.NodeID] = stuck[u.NodeID] || by == p.name && u.VolumeHandle == volume && time.Since(u.Since) >= stuckAfter
@@ -200,7 +200,7 @@ func (t *trial) checkPersistentVolumeGone(p *process, volume string) {
 	w := t.published()
 	has := w.Has
 	w.Attachments, w.Has = named, func(at safety.Place) safety.Known {
-		if unserved || stuck[at.Node] {
+		if unnamed || stuck[at.Node] {
 			return min(safety.Perhaps, has(at))
 		}
 		return has(at)

@@ -20,7 +20,7 @@ import (
 func newTrial(v *virtual, seed uint64, logs bool) *trial {
 	random := rand.New(rand.NewPCG(seed, 1))
 	t := &trial{virtual: v, scenario: scenario(seed % uint64(scenarios)), random: random, faults: rand.New(rand.NewPCG(seed, 2)), strays: rand.New(rand.NewPCG(seed, 3)), others: rand.New(rand.NewPCG(seed, 4)), logs: logs,
-		held: map[string]bool{}, began: time.Now(), definitive: 8, contested: map[string]bool{}, metFault: map[string]time.Time{}, unserved: map[string]time.Time{}, atOnce: map[string]int{}}
+		held: map[string]bool{}, began: time.Now(), definitive: 8, contested: map[string]bool{}, metFault: map[string]time.Time{}, unnamed: map[string]time.Time{}, atOnce: map[string]int{}}
 	v.observe = t.saw
 	v.driver.ParallelMultiNode = random.IntN(4) > 0
 	v.driver.Timeout = []time.Duration{10 * time.Second, 2 * time.Minute}[random.IntN(2)]
@@ -243,7 +243,7 @@ func (t *trial) ask(volume trialVolume, hasty bool) {
 	}
 	t.say("STEP create VolumeAttachment %s", va.Name)
 	t.create(va)
-	t.lookForUnserved()
+	t.lookForUnnamed()
 }
 
 // deleteSome deletes a VolumeAttachment.
@@ -264,7 +264,7 @@ func (t *trial) moveSome() {
 func (t *trial) deleteAttachment(va storagev1.VolumeAttachment) {
 	t.say("STEP delete VolumeAttachment %s", va.Name)
 	t.delete(testbed.VolumeAttachment{Name: va.Name})
-	t.lookForUnserved()
+	t.lookForUnnamed()
 }
 
 // one draws one of the VolumeAttachments of a kind.
@@ -335,12 +335,12 @@ func (t *trial) stripSome() {
 	if !deleted {
 		t.deleteAttachment(va)
 	}
-	t.lookForUnserved()
+	t.lookForUnnamed()
 	t.pass(time.Second) // the watch tells it
 }
 
-// lookForUnserved notes since when no VolumeAttachment names a volume.
-func (t *trial) lookForUnserved() {
+// lookForUnnamed notes since when no VolumeAttachment names a volume.
+func (t *trial) lookForUnnamed() {
 	claimed := map[string]bool{}
 	for _, va := range t.attachments() {
 		claimed[volumeOf(va)] = true
@@ -349,9 +349,9 @@ func (t *trial) lookForUnserved() {
 	defer t.mu.Unlock()
 	for _, volume := range t.volumes {
 		if claimed[volume.name] {
-			delete(t.unserved, volume.name)
-		} else if t.unserved[volume.name].IsZero() {
-			t.unserved[volume.name] = time.Now()
+			delete(t.unnamed, volume.name)
+		} else if t.unnamed[volume.name].IsZero() {
+			t.unnamed[volume.name] = time.Now()
 		}
 	}
 	for volume := range t.contested {

@@ -109,7 +109,7 @@ type trial struct {
 	refused        bool                 // nobody answers at the driver's endpoint; guarded by mu
 	contested      map[string]bool      // single-node volumes that were asked for on two nodes at once; guarded by mu
 	metFault       map[string]time.Time // when a request about a volume has met a fault last; guarded by mu
-	unserved       map[string]time.Time // since when no VolumeAttachment names a volume; guarded by mu
+	unnamed        map[string]time.Time // since when no VolumeAttachment names a volume; guarded by mu
 	writes         int                  // that replicas have made; guarded by mu
 	atOnce         map[string]int       // calls at one moment; guarded by mu
 	atOnceSince    time.Time            // that moment; guarded by mu
