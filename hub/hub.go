@@ -224,6 +224,7 @@ func (h *Hub) start(ctx context.Context, all *sync.WaitGroup, spec registry.Driv
 	m := driver.New(&h.options, logger, spec, d.memory)
 	d.manager, d.retire = m, retire
 	panics.Go(all, m.Panicked, func() {
+		defer retire()
 		d.slot <- struct{}{}
 		defer func() { <-d.slot }()
 		defer h.forget(d, m)
