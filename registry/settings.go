@@ -13,7 +13,7 @@ import (
 
 // settingTable is every setting of a driver. A row gives its reading, range, default and place in
 // the JSON Schema. A new setting also needs:
-//   - a field of Settings (driver.go), and the code that obeys it (package hub);
+//   - a field of Settings (driver.go), and the code that obeys it (packages driver and reconcile);
 //   - a line in drivers.yaml and in the table of deploy/CONFIGURE.md, which tests compare with
 //     the row, in testdata/valid/full.yaml, and `make manifests`;
 //   - its default in driver_test.go, if that is not the zero value, and its key in the

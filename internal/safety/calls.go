@@ -112,7 +112,7 @@ type Refusal struct {
 }
 
 // disconnects is how often in a row a connection may end during a call before that counts as an answer of the driver
-// (package hub).
+// (package reconcile).
 const disconnects = 3
 
 // After returns the refusal after one more call has ended, with Canceled if its caller has left before its deadline, as
