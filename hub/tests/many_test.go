@@ -1,11 +1,13 @@
 package tests
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -50,7 +52,7 @@ func (w *world) eachHas(n int) map[string]int {
 	return want
 }
 
-// writes counts the writes to an object kind since before.
+// requests returns how many requests the API server has counted.
 func (w *world) requests() testbed.RequestCounts {
 	w.t.Helper()
 	counts, err := w.plane.Requests(w.ctx)
@@ -62,16 +64,25 @@ func (w *world) requests() testbed.RequestCounts {
 
 func (w *world) checkPatches(since testbed.RequestCounts, what string, volumes, attachments, statuses int) {
 	w.t.Helper()
-	patches := w.requests().Since(since)
+	var patches testbed.RequestCounts
+	patched := func(resource, subresource string) int {
+		return patches.Sum(func(k testbed.RequestKey) bool {
+			return k.Verb == "PATCH" && k.Resource == resource && k.Subresource == subresource
+		})
+	}
+	// The API server counts a request a moment after watches have seen its effect.
+	if err := wait.PollUntilContextCancel(w.ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+		patches = w.requests().Since(since)
+		return patched("persistentvolumes", "") >= volumes && patched("volumeattachments", "") >= attachments && patched("volumeattachments", "status") >= statuses, nil
+	}); err != nil {
+		w.t.Errorf("%s: wait for the patches: %v", what, err)
+	}
 	for key, want := range map[testbed.RequestKey]int{
 		{Resource: "persistentvolumes"}:                        volumes,
 		{Resource: "volumeattachments"}:                        attachments,
 		{Resource: "volumeattachments", Subresource: "status"}: statuses,
 	} {
-		got := patches.Sum(func(k testbed.RequestKey) bool {
-			return k.Verb == "PATCH" && k.Resource == key.Resource && k.Subresource == key.Subresource
-		})
-		if got != want {
+		if got := patched(key.Resource, key.Subresource); got != want {
 			w.t.Errorf("%s: %d patches of %s/%s, want %d", what, got, key.Resource, key.Subresource, want)
 		}
 	}
