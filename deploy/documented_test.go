@@ -111,7 +111,7 @@ func TestEveryPathStateAndVerdictIsDocumented(t *testing.T) {
 	for heading, want := range map[string][]string{
 		"HTTP API": append(inSource(t, `HandleFunc\("(/api/[^"]+)"`, "../hub/status/site.go"),
 			inSource(t, `q\.Get\("(\w+)"\)`, "../hub/status/api.go")...),
-		"Probes":             inSource(t, `"(/(?:livez|readyz|healthz)[^"]*)"`, "../hub/status/probes.go"),
+		"Probes":             inSource(t, `"(/(?:livez|readyz|healthz)[^"]*)"`, "../internal/probes/probes.go"),
 		"explain":            inSource(t, `Verdict = "(\w+)"`, "../hub/diagnosis/verdict.go"),
 		"States of a driver": inSource(t, `\tState\w+ += "(\w+)"`, "../hub/status/driver_health.go"),
 	} {

@@ -25,6 +25,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/view"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/probes"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -46,7 +47,7 @@ func New(o Options) (*Hub, error) {
 	if (o.Leases != nil) != (o.LeaseDuration > 0) {
 		return nil, fmt.Errorf("hub: Options.LeaseDuration is %v, it must be positive with Leases and 0 without", o.LeaseDuration)
 	}
-	o.Metrics, o.Probes = cmp.Or(o.Metrics, status.NewMetrics()), cmp.Or(o.Probes, new(status.Probes))
+	o.Metrics, o.Probes = cmp.Or(o.Metrics, status.NewMetrics()), cmp.Or(o.Probes, new(probes.Probes))
 	if o.Connect == nil {
 		o.Connect = func(ctx context.Context, d registry.Driver) (driver.Session, error) {
 			return csiclient.Connect(ctx, d, o.Metrics.Driver(d.Name).Call)
@@ -77,10 +78,10 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 // of a driver does not end it. A Hub can run only once.
 func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	var synced, following atomic.Bool
-	h.options.Probes.Add(status.Ready, "caches", check(&synced, 0, "the caches of the cluster's objects are not filled yet"))
-	h.options.Probes.Add(status.Ready, "drivers", check(&following, 0, "which drivers to serve is not known yet"))
-	h.options.Probes.Add(status.Live, "caches", check(&synced, syncLimit, fmt.Sprintf("the caches of the cluster's objects are not filled after %s", syncLimit)))
-	h.options.Probes.Add(status.Live, "queues", h.checkMoving)
+	h.options.Probes.Add(probes.Ready, "caches", check(&synced, 0, "the caches of the cluster's objects are not filled yet"))
+	h.options.Probes.Add(probes.Ready, "drivers", check(&following, 0, "which drivers to serve is not known yet"))
+	h.options.Probes.Add(probes.Live, "caches", check(&synced, syncLimit, fmt.Sprintf("the caches of the cluster's objects are not filled after %s", syncLimit)))
+	h.options.Probes.Add(probes.Live, "queues", h.checkMoving)
 	// The caches outlive ctx: drivers that drain still read them.
 	caches, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer h.options.Cluster.Stop()

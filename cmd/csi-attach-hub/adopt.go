@@ -47,7 +47,7 @@ func newAdoptCommand() *cobra.Command {
 	flags.StringArrayVar(&o.Secrets, "secret", nil, "`name` of a Secret that attaching needs: NAME, NAMESPACE/NAME or NAMESPACE/*; may be repeated")
 	flags.Int64Var(&user, "run-as-user", 0, "user `ID` of the driver's socket where the manifest does not say it")
 	flags.BoolVar(&o.OpenShift, "openshift", false, "let the cluster choose the user of containers where the manifest does not say it")
-	c.RunE = func(c *cobra.Command, inputs []string) error {
+	c.RunE = coded(func(c *cobra.Command, inputs []string) error {
 		if flags.Changed("run-as-user") {
 			o.RunAsUser = &user
 		}
@@ -56,7 +56,7 @@ func newAdoptCommand() *cobra.Command {
 		}
 		dir, isFolder := strings.CutPrefix(output, "kustomize=")
 		if !isFolder && output != "text" || isFolder && dir == "" {
-			return fmt.Errorf("--output %q: write text or kustomize=DIR", output)
+			return exitError{exitUsage, fmt.Errorf("--output %q: write text or kustomize=DIR", output)}
 		}
 		plans, err := adoptPlans(c.InOrStdin(), inputs, o)
 		if err != nil {
@@ -67,7 +67,7 @@ func newAdoptCommand() *cobra.Command {
 		case !isFolder:
 			text, err = adopt.Text(plans)
 			if refused != nil {
-				refused = exitError{code: 1} // the text says why
+				refused = exitError{code: exitTrouble} // the text says why
 			}
 		case slices.ContainsFunc(plans, adopt.Plan.Adoptable):
 			text, err = writeAdopted(dir, plans)
@@ -76,7 +76,7 @@ func newAdoptCommand() *cobra.Command {
 		}
 		_, failed := io.WriteString(c.OutOrStdout(), text)
 		return errors.Join(refused, err, failed)
-	}
+	})
 	return c
 }
 
@@ -93,7 +93,7 @@ func adoptPlans(stdin io.Reader, inputs []string, o adopt.Options) ([]adopt.Plan
 	}
 	attachers, err := adopt.Find(objects, o.Namespace, sidecarFlags)
 	if err == nil {
-		err = o.Check(attachers)
+		err = withCode(exitUsage, o.Check(attachers))
 	}
 	if err == nil && len(attachers) == 0 {
 		text := "no csi-attacher in the Deployments, StatefulSets and DaemonSets (apps/v1) of " + strings.Join(inputs, ", ")

@@ -106,9 +106,9 @@ func TestAdoptEndsWithOneIfACsiAttacherCannotBeAdopted(t *testing.T) {
 			}
 		}
 	}
-	for _, args := range [][]string{{"adopt"}, {"adopt", "-", "-o", "kustomize"}, {"adopt", "-", "-o", "kustomize="}, {"adopt", "-", "-o", "json"}, {"adopt", "-", "--mode=sidecar-hub"},
-		{"adopt", "absent.yaml"}, {"adopt", "-", "--unknown"}} {
-		if code, stdout, stderr := runWith(t, adoptable, args...); code != 1 || stdout != "" || stderr == "" {
+	for args, want := range map[string]int{"adopt": exitUsage, "adopt - -o kustomize": exitUsage, "adopt - -o kustomize=": exitUsage, "adopt - -o json": exitUsage, "adopt - --unknown": exitUsage,
+		"adopt - --mode=sidecar-hub": exitUsage, "adopt absent.yaml": exitTrouble} {
+		if code, stdout, stderr := runWith(t, adoptable, strings.Fields(args)...); code != want || stdout != "" || stderr == "" {
 			t.Errorf("%q: exit code %d, %s%s", args, code, stdout, stderr)
 		}
 	}

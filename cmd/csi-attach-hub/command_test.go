@@ -81,7 +81,7 @@ func TestVersionNamesTheProgram(t *testing.T) {
 
 func TestHubWithoutAFileSaysWhatToGive(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := run(nil, &stdout, &stderr); code != 1 || !strings.Contains(stderr.String(), "--csi-address") {
+	if code := run(nil, &stdout, &stderr); code != exitTrouble || !strings.Contains(stderr.String(), "--csi-address") {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
 }
@@ -90,6 +90,23 @@ func write(t *testing.T, file, content string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestExitCodesAreOneTable(t *testing.T) {
+	document, err := os.ReadFile("../../deploy/OPERATE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(exitHelp) {
+		if code, meaning, found := strings.Cut(strings.TrimSpace(line), "  "); found && !strings.Contains(string(document), "| "+code+" | "+meaning+" |") {
+			t.Errorf("OPERATE.md lacks %q", line)
+		}
+	}
+	for _, args := range []string{"--help", "explain --help"} {
+		if out, _, code := runHere(strings.Fields(args)...); code != 0 || !strings.Contains(out, exitHelp) {
+			t.Errorf("%s, exit code %d, lacks the table:\n%s", args, code, out)
+		}
 	}
 }
 
@@ -103,8 +120,8 @@ func TestMistypedWordsNeverStartTheHub(t *testing.T) {
 		"status --wtach":                "unknown flag: --wtach",
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := run(strings.Fields(args), &stdout, &stderr); code != 1 || !strings.HasPrefix(stderr.String(), want) || stdout.Len() > 0 {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want 1 and %q", args, code, stdout.String(), stderr.String(), want)
+		if code := run(strings.Fields(args), &stdout, &stderr); code != exitUsage || !strings.HasPrefix(stderr.String(), want) || stdout.Len() > 0 {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want 2 and %q", args, code, stdout.String(), stderr.String(), want)
 		}
 	}
 }

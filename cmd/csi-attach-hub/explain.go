@@ -2,8 +2,8 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,43 +13,25 @@ import (
 // explainFormats are the values of --output.
 var explainFormats = []string{"table", "json"}
 
-// exitUnknown is the exit code without an answer, the same as for explain.NotKnown.
-const exitUnknown = 3
-
 func newExplainCommand() *cobra.Command {
 	var flags clientFlags
-	c := newCommand("explain VOLUMEATTACHMENT|pod/NAME|pvc/NAME|pv/NAME|driver/NAME|node/NAME",
+	var verbose bool
+	c := newCommand("explain [pod|pvc|pv|driver|node|va] NAME",
 		"Say why a volume is not attached, or what is wrong with a driver or a node, and what to do",
 		func(c *cobra.Command, args []string) error {
-			return unanswered(flags.explain(c, args[0]))
+			return withCode(exitNoAnswer, flags.explain(c, strings.Join(args, "/"), verbose))
 		})
 	c.Long = c.Short + `.
 
-The exit code is 0 if the volume is attached or the driver or node is in order, 1 if something waits or needs attention or a
-check of the driver is open, 2 if the object does not exist and 3 if the answer is not known. Pods and claims of another
-namespace are pod/NAMESPACE/NAME and pvc/NAMESPACE/NAME, or given with --namespace.`
-	// A mistake in the command line must not have the exit code of an answer.
-	c.Args = func(c *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return unanswered(fmt.Errorf("give one object; see %s --help", c.CommandPath()))
-		}
-		return nil
-	}
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unanswered(err) })
+Pods and claims of another namespace are pod NAMESPACE/NAME and pvc NAMESPACE/NAME, or given with --namespace.` + exitHelp
+	c.Args = cobra.RangeArgs(1, 2)
 	flags.add(c.Flags())
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "also show what is as it should be")
 	return c
 }
 
-// unanswered gives an error the exit code exitUnknown, unless it has an exit code.
-func unanswered(err error) error {
-	if _, answered := errors.AsType[exitError](err); err == nil || answered {
-		return err
-	}
-	return exitError{exitUnknown, err}
-}
-
 // explain prints the answer to a question. Its error is an exitError if an answer was printed.
-func (f *clientFlags) explain(c *cobra.Command, asked string) error {
+func (f *clientFlags) explain(c *cobra.Command, asked string, verbose bool) error {
 	ctx, out := c.Context(), c.OutOrStdout()
 	namespace, err := f.askedNamespace()
 	if err := errors.Join(err, f.check()); err != nil {
@@ -57,7 +39,7 @@ func (f *clientFlags) explain(c *cobra.Command, asked string) error {
 	}
 	question, err := explain.ParseQuestion(asked, namespace)
 	if err != nil {
-		return err
+		return exitError{exitUsage, err}
 	}
 	config, err := f.kube()
 	if err != nil {
@@ -82,7 +64,7 @@ func (f *clientFlags) explain(c *cobra.Command, asked string) error {
 	if f.output == "json" {
 		err = printJSON(out, report)
 	} else {
-		_, err = io.WriteString(out, report.Text())
+		_, err = io.WriteString(out, report.Text(newScreen(out).style(false), verbose))
 	}
 	if code := report.ExitCode(); err == nil && code != 0 {
 		return exitError{code: code}

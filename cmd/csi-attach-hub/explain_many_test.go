@@ -13,6 +13,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
@@ -33,7 +34,7 @@ func (s *scene) report(until func(explain.Report) bool, args ...string) (explain
 		select {
 		case <-tick.C:
 		case <-s.ctx.Done():
-			s.t.Fatalf("explain %v never came to what is wanted, the last answer:\n%s", args, r.Text())
+			s.t.Fatalf("explain %v never came to what is wanted, the last answer:\n%s", args, r.Text(statustable.Style{}, true))
 		}
 	}
 }
@@ -61,14 +62,14 @@ func TestDriversAndNodesAreExplained(t *testing.T) {
 	}
 
 	r, code := s.report(func(r explain.Report) bool {
-		return r.Result == "broken" && len(r.VolumeAttachments) == 2 && len(r.Subject.Reasons) == 2 && r.Subject.Reasons[0].Verdict == diagnosis.Retrying // once it has failed twice
+		return r.Result == "attention" && len(r.VolumeAttachments) == 2 && len(r.Subject.Reasons) == 2 && r.Subject.Reasons[0].Verdict == diagnosis.Retrying // once it has failed twice
 	}, "driver/"+full, "--server", server)
 	if code != 1 || r.VolumeAttachments[0].State != status.Stuck || r.Subject.Reasons[0].Verdict != diagnosis.Retrying || r.Subject.Reasons[1].Verdict != diagnosis.Stuck {
-		t.Errorf("exit code %d, want 1, and that two volumes are stuck:\n%s", code, r.Text())
+		t.Errorf("exit code %d, want 1, and that two volumes are stuck:\n%s", code, r.Text(statustable.Style{}, true))
 	}
 	r, code = s.report(func(r explain.Report) bool { return r.Result == "broken" }, "driver/"+away, "--server", server)
 	if code != 1 || r.Subject.Reasons[0].Verdict != diagnosis.SocketMissing || r.Subject.Since.IsZero() {
-		t.Errorf("exit code %d, want 1, and that the socket is missing:\n%s", code, r.Text())
+		t.Errorf("exit code %d, want 1, and that the socket is missing:\n%s", code, r.Text(statustable.Style{}, true))
 	}
 	r, code = s.report(func(r explain.Report) bool { return r.Result == "standby" }, "driver/"+paused, "--server", server)
 	checks := map[string]bool{}
@@ -76,17 +77,17 @@ func TestDriversAndNodesAreExplained(t *testing.T) {
 		checks[c.Name] = c.OK
 	}
 	want := map[string]bool{"endpoint": true, "name": true, "capabilities": true, "node IDs": true, "secrets": true, "rights": true, "lease": true}
-	if text := r.Text(); code != 0 || r.Subject.Reasons[0].Verdict != diagnosis.DriverPaused || !maps.Equal(checks, want) || !strings.Contains(text, "  ok    endpoint: ") {
+	if text := r.Text(statustable.Style{}, true); code != 0 || r.Subject.Reasons[0].Verdict != diagnosis.DriverPaused || !maps.Equal(checks, want) || !strings.Contains(text, "\nok       endpoint: ") {
 		t.Errorf("exit code %d, want 0, that it is paused, and that no check is open:\n%s", code, text)
 	}
 	r, code = s.report(func(r explain.Report) bool {
 		return len(r.VolumeAttachments) == 3 && r.VolumeAttachments[2].State == status.Attached
 	}, "node/subjects-a", "--server", server)
-	if text := r.Text(); code != 1 || r.VolumeAttachments[1].State != status.Stuck || !strings.Contains(text, "driver "+full+": node ID id-a") || !strings.Contains(text, "subjects-full-3") {
-		t.Errorf("exit code %d, want 1, two volumes in trouble and one attached:\n%s", code, text)
+	if text := r.Text(statustable.Style{}, true); code != 0 || r.VolumeAttachments[1].State != status.Stuck || !strings.Contains(text, "driver "+full+": node ID id-a") || !strings.Contains(text, "subjects-full-3") {
+		t.Errorf("exit code %d, want 0, two volumes in trouble and one attached:\n%s", code, text)
 	}
 	s.create(testbed.Pod{Name: "subjects-pod", Node: "subjects-a", Claims: []string{"subjects-none"}})
-	if out, problems, _ := s.ask("explain", "pod/subjects-pod", "-n", "default", "--server", server); !strings.HasPrefix(out, "Pod default/subjects-pod: ") {
+	if out, problems, _ := s.ask("explain", "pod/subjects-pod", "-n", "default", "--server", server); !strings.HasPrefix(out, "Pod default/subjects-pod, ") {
 		t.Errorf("-n is not the namespace of the Pod:\n%s%s", out, problems)
 	}
 }

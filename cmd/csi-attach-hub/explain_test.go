@@ -27,6 +27,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -59,7 +60,7 @@ func (s *scene) askAs(kubeconfig string, args ...string) (stdout, stderr string,
 }
 
 // explained asks until the answer stops where it should: the hub needs time to get there.
-func (s *scene) explained(server, about string, want diagnosis.Verdict) (explain.Finding, int) {
+func (s *scene) explained(server, about string, want diagnosis.Verdict) (diagnosis.Diagnosis, int) {
 	s.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -77,12 +78,12 @@ func (s *scene) explained(server, about string, want diagnosis.Verdict) (explain
 			return *stop, code
 		}
 		if stop == nil && want == "" && r.Result == explain.Attached {
-			return explain.Finding{}, code
+			return diagnosis.Diagnosis{}, code
 		}
 		select {
 		case <-tick.C:
 		case <-s.ctx.Done():
-			s.t.Fatalf("explain %s never came to %q, the last answer:\n%s", about, want, r.Text())
+			s.t.Fatalf("explain %s never came to %q, the last answer:\n%s", about, want, r.Text(statustable.Style{}, true))
 		}
 	}
 }
@@ -266,7 +267,7 @@ func TestExplainNamesTheCause(t *testing.T) {
 				t.Errorf("the exit code is %d, want %d", code, wantCode)
 			}
 			for word := range strings.SplitSeq(tt.words, "|") {
-				if text := stop.Object + " " + stop.Fact + " " + stop.Next; !strings.Contains(text, word) {
+				if text := stop.Object + " " + stop.Text(time.Now()) + " " + strings.Join(stop.Actions, " "); !strings.Contains(text, word) {
 					t.Errorf("%q is not in %q", word, text)
 				}
 			}
@@ -359,7 +360,7 @@ func isAttached(name string) func([]*storagev1.VolumeAttachment) bool {
 // mayExplain are the rights that explain needs, as deploy/OPERATE.md says.
 var mayExplain = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"pods", "persistentvolumeclaims", "persistentvolumes", "nodes"}, Verbs: []string{"get", "list"}},
-	{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"volumeattachments", "csinodes", "csidrivers"}, Verbs: []string{"get", "list"}},
+	{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"volumeattachments", "csinodes", "csidrivers", "storageclasses"}, Verbs: []string{"get", "list"}},
 	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}},
 }
 
@@ -414,7 +415,7 @@ func TestExplainNeedsTheRightsThatAreDocumentedAndNoSecret(t *testing.T) {
 		}
 	}
 	if len(r.Unknown) != 2 || r.Volumes[0].Stop.Verdict != diagnosis.LeaseMissing {
-		t.Errorf("want the hub and the secret not known, and a stop for want of a lease:\n%s", r.Text())
+		t.Errorf("want the hub and the secret not known, and a stop for want of a lease:\n%s", r.Text(statustable.Style{}, true))
 	}
 	if out, _, _ := s.ask("explain", "pod/default/rights-pod", "-o", "json"); strings.Contains(out, "aGlkZGVu") || strings.Contains(out, "hidden") || strings.Contains(out, "rights-secret") {
 		t.Errorf("the secret exists, and is spoken of:\n%s", out)
@@ -428,13 +429,13 @@ func TestWhatCannotBeAskedEndsWithAnErrorThatSaysWhatWasTried(t *testing.T) {
 		code  int
 		words string
 	}{
-		{[]string{"status", "--server", "http://127.0.0.1:1"}, 1, "http://127.0.0.1:1|connection refused"},
-		{[]string{"status", "--server", "127.0.0.1:1"}, 1, "127.0.0.1:1|http://host:port"},
-		{[]string{"status"}, 1, "csi-attach-hub|app.kubernetes.io/name=csi-attach-hub|--server"},
-		{[]string{"status", "-o", "yaml"}, 1, "yaml|json"},
-		{[]string{"explain", "secret/a"}, 3, "secret|pv/NAME"},
-		{[]string{"explain"}, 3, "give one object"},
-		{[]string{"explain", "a", "--no-such-flag"}, 3, "no-such-flag"},
+		{[]string{"status", "--server", "http://127.0.0.1:1"}, 3, "http://127.0.0.1:1|connection refused"},
+		{[]string{"status", "--server", "127.0.0.1:1"}, 3, "127.0.0.1:1|http://host:port"},
+		{[]string{"status"}, 3, "csi-attach-hub|app.kubernetes.io/name=csi-attach-hub|--server"},
+		{[]string{"status", "-o", "yaml"}, 2, "yaml|json"},
+		{[]string{"explain", "secret/a"}, 2, "secret|pv NAME"},
+		{[]string{"explain"}, 2, "arg(s)"},
+		{[]string{"explain", "a", "--no-such-flag"}, 2, "no-such-flag"},
 		{[]string{"explain", "no-such"}, 2, ""},
 	} {
 		out, problems, code := s.ask(tt.args...)

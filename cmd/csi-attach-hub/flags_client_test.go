@@ -123,7 +123,7 @@ func TestContextNamesTheClusterAndTheNamespaceThatAreAsked(t *testing.T) {
 		}
 	}
 	t.Setenv("KUBECONFIG", file)
-	if _, stderr, code := runHere("volumes", "--context", "none"); code != 1 || !strings.Contains(stderr, `context "none" does not exist`) {
+	if _, stderr, code := runHere("volumes", "--context", "none"); code != exitNoAnswer || !strings.Contains(stderr, `context "none" does not exist`) {
 		t.Errorf("a context that does not exist: exit code %d, stderr %q", code, stderr)
 	}
 }

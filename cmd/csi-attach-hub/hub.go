@@ -24,6 +24,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/view"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/probes"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -37,13 +38,13 @@ func newHubCommand() *cobra.Command {
 	c.SetVersionTemplate(versionLine())
 	flags := newHubFlags(c.Flags())
 	c.InitDefaultVersionFlag()
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	c.RunE = coded(func(c *cobra.Command, _ []string) error {
 		s, err := flags.settings()
 		if err != nil {
-			return err
+			return exitError{exitUsage, err}
 		}
 		return runHub(c.Context(), s)
-	}
+	})
 	return c
 }
 
@@ -78,7 +79,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 	if err != nil {
 		return err
 	}
-	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: status.NewMetrics(), Probes: new(status.Probes),
+	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: status.NewMetrics(), Probes: new(probes.Probes),
 		Rights: rightsOf(s, source.Config, kube.AuthorizationV1())}
 	var services []func(context.Context) error
 	if leases != nil {
@@ -91,7 +92,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 	}
 	r := registry.New(source, registry.NewCSIDriverSource(kube.StorageV1()))
 	view := statusSource{Hub: h, source: source, registry: r, leases: leases, started: time.Now()}
-	options.Probes.Add(status.LeaderElection, "leases", view.leaderCheck)
+	options.Probes.Add(probes.LeaderElection, "leases", view.leaderCheck)
 	shown := s.http.Options
 	shown.Source, shown.Metrics, shown.Probes = view, options.Metrics, options.Probes
 	for _, shown.Endpoint = range s.http.Addresses {

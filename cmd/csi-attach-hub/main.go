@@ -39,6 +39,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") { // no subcommand: csi-attacher has none
 		args = withTwoDashes(args, root.Flags())
 	}
+	root.Long = root.Short + "." + exitHelp
 	root.AddCommand(subcommands()...)
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -47,7 +48,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		if text := err.Error(); text != "" {
 			fmt.Fprintln(stderr, text)
 		}
-		exit := exitError{code: 1}
+		exit := exitError{code: exitUsage} // by cobra: whatever the commands return has a code
 		errors.As(err, &exit)
 		return exit.code
 	}
@@ -65,7 +66,7 @@ func subcommands() []*cobra.Command {
 
 // newCommand returns a command that prints no errors: run prints them.
 func newCommand(use, short string, do func(*cobra.Command, []string) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, RunE: do, SilenceUsage: true, SilenceErrors: true}
+	return &cobra.Command{Use: use, Short: short, SilenceUsage: true, SilenceErrors: true, RunE: coded(do)}
 }
 
 // withoutArgs is newCommand for a command that takes no arguments.
@@ -92,21 +93,6 @@ func newSchemaCommand() *cobra.Command {
 		return err
 	})
 }
-
-// exitError ends the program with an exit code of its own.
-type exitError struct {
-	code int
-	err  error // to be printed, or nil
-}
-
-func (e exitError) Error() string {
-	if e.err == nil {
-		return ""
-	}
-	return e.err.Error()
-}
-
-func (e exitError) Unwrap() error { return e.err }
 
 // captureLogs has the loggers of Go's library and of gRPC write through klog: with --logging-format=json every line
 // of the log is JSON. It must be called before gRPC is used.

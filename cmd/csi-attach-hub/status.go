@@ -21,9 +21,6 @@ import (
 // watchInterval is the interval of --watch.
 const watchInterval = 2 * time.Second
 
-// exitFailOn is the exit code when --fail-on found what it names.
-const exitFailOn = 4
-
 // statusFlags are the flags of the subcommand status.
 type statusFlags struct {
 	clientFlags
@@ -34,13 +31,13 @@ type statusFlags struct {
 func newStatusCommand() *cobra.Command {
 	flags := statusFlags{clientFlags: clientFlags{clusterScoped: true}}
 	c := newCommand("status", "Show the drivers of a running hub and the volumes in trouble, the worst first", func(c *cobra.Command, _ []string) error {
-		return flags.run(c)
+		return withCode(exitNoAnswer, flags.run(c))
 	})
 	c.Args = cobra.NoArgs
 	flags.clientFlags.add(c.Flags())
 	c.Flags().Lookup("output").Usage = "output `format`, table, wide (all columns, whole texts) or json"
 	c.Flags().BoolVarP(&flags.watch, "watch", "w", false, "repeat every 2 seconds until interrupted")
-	c.Flags().StringVar(&flags.failOn, "fail-on", "", "end with exit code 4 if a driver or a volume has this `health` or a worse one: broken or attention")
+	c.Flags().StringVar(&flags.failOn, "fail-on", "", "end with exit code 1 if a driver or a volume has this `health` or a worse one: broken or attention")
 	c.MarkFlagsMutuallyExclusive("fail-on", "watch")
 	return c
 }
@@ -51,7 +48,7 @@ func oneOf(flag, value string, valid ...string) error {
 		return nil
 	}
 	last := len(valid) - 1
-	return fmt.Errorf("--%s %q: write %s or %s", flag, value, strings.Join(valid[:last], ", "), valid[last])
+	return exitError{exitUsage, fmt.Errorf("--%s %q: write %s or %s", flag, value, strings.Join(valid[:last], ", "), valid[last])}
 }
 
 // run prints the status once, or with watch until the context of c ends.
@@ -78,7 +75,7 @@ func (f *statusFlags) run(c *cobra.Command) error {
 		_, err = io.WriteString(screen.out, report.Text(screen.style(f.output == "wide")))
 	}
 	if err == nil && f.failOn != "" && report.Summary.Health.Compare(status.HealthState(f.failOn)) <= 0 {
-		return exitError{code: exitFailOn}
+		return exitError{code: exitTrouble}
 	}
 	return err
 }

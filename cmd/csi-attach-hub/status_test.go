@@ -65,10 +65,10 @@ func TestFailOnEndsWithItsExitCode(t *testing.T) {
 	}{
 		"all fine":        {status.Fine, nil, 0, 0},
 		"standby":         {status.Standby, nil, 0, 0},
-		"driver worried":  {status.Attention, nil, 0, exitFailOn},
-		"driver broken":   {status.Broken, nil, exitFailOn, exitFailOn},
-		"a volume waits":  {status.Fine, []status.Attachment{volume(status.Attention)}, 0, exitFailOn},
-		"a volume broken": {status.Attention, []status.Attachment{volume(status.Broken)}, exitFailOn, exitFailOn},
+		"driver worried":  {status.Attention, nil, 0, exitTrouble},
+		"driver broken":   {status.Broken, nil, exitTrouble, exitTrouble},
+		"a volume waits":  {status.Fine, []status.Attachment{volume(status.Attention)}, 0, exitTrouble},
+		"a volume broken": {status.Attention, []status.Attachment{volume(status.Broken)}, exitTrouble, exitTrouble},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := fakeHub(t, test.driver, test.volumes...)
@@ -82,8 +82,8 @@ func TestFailOnEndsWithItsExitCode(t *testing.T) {
 			}
 		})
 	}
-	if _, _, code := runHere("status", "--server", "http://127.0.0.1:1", "--fail-on=broken"); code != 1 {
-		t.Errorf("no replica answers: exit code %d, want 1", code)
+	if _, _, code := runHere("status", "--server", "http://127.0.0.1:1", "--fail-on=broken"); code != exitNoAnswer {
+		t.Errorf("no replica answers: exit code %d, want 3", code)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestMistakesOnTheCommandLineNameTheValidValues(t *testing.T) {
 	} {
 		// Nothing listens there: a mistake is found before anybody is asked.
 		out, problems, code := runHere(append(strings.Fields(args), "--server", "http://127.0.0.1:1")...)
-		if code != 1 || out != "" || strings.Contains(problems, "refused") {
+		if code != exitUsage || out != "" || strings.Contains(problems, "refused") {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", args, code, out, problems)
 		}
 		for word := range strings.SplitSeq(words, "|") {

@@ -65,8 +65,8 @@ func TestStatusAndVolumesOfARunningHubNameTheVolumesInTrouble(t *testing.T) {
 
 	// While a try runs, its volume is not in trouble: each answer is waited for.
 	out, code = s.asked("Drivers: 1 broken", ask("status", "--fail-on=broken")...)
-	if code != exitFailOn || !strings.HasPrefix(out, "Drivers: 1 broken") {
-		t.Errorf("exit code %d, want %d for a driver that cannot be called:\n%s", code, exitFailOn, out)
+	if code != exitTrouble || !strings.HasPrefix(out, "Drivers: 1 broken") {
+		t.Errorf("exit code %d, want %d for a driver that cannot be called:\n%s", code, exitTrouble, out)
 	}
 	s.asked("\nVolumes in trouble:\nPOD ", ask("status")...)
 	out, _ = s.asked(`"name": "trouble-full"`, ask("status", "-o", "json")...)

@@ -35,12 +35,12 @@ quotes, "file" of a mistake is "MANIFEST:LINE: KEY", and "line" counts within th
 func newValidateCommand() *cobra.Command {
 	var output string
 	c := newCommand("validate FILE|DIR...", "Check drivers.yaml files, folders or ConfigMaps with them (- for stdin)", nil)
-	c.RunE = func(c *cobra.Command, files []string) error {
+	c.RunE = coded(func(c *cobra.Command, files []string) error {
 		if err := oneOf("output", output, "text", "json"); err != nil {
 			return err
 		}
 		return validate(c, files, output == "json")
-	}
+	})
 	c.Long = validateHelp
 	c.Args = cobra.MinimumNArgs(1)
 	c.Flags().StringVarP(&output, "output", "o", "text", "output `format`, text or json")
@@ -80,7 +80,7 @@ func validate(c *cobra.Command, files []string, asJSON bool) error {
 	if failed := printJSON(c.OutOrStdout(), results); failed != nil || err == nil {
 		return failed
 	}
-	return exitError{code: 1}
+	return exitError{code: exitTrouble}
 }
 
 // validateFile checks a file. It prints the result, except the error, unless it is printed as JSON.

@@ -105,7 +105,7 @@ func TestValidateInJSONHasEveryFileWithItsMistakes(t *testing.T) {
 
 func TestValidateKnowsTwoFormats(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := run([]string{"validate", "-o", "yaml", "../../drivers.yaml"}, &stdout, &stderr); code != 1 || stderr.String() != "--output \"yaml\": write text or json\n" {
+	if code := run([]string{"validate", "-o", "yaml", "../../drivers.yaml"}, &stdout, &stderr); code != exitUsage || stderr.String() != "--output \"yaml\": write text or json\n" {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
 }

@@ -26,7 +26,7 @@ type volumesFlags struct {
 func newVolumesCommand() *cobra.Command {
 	var flags volumesFlags
 	c := newCommand("volumes", "List the volumes that wait, fail or are stuck, with their Pods and claims, the worst first", func(c *cobra.Command, _ []string) error {
-		return flags.run(c)
+		return withCode(exitNoAnswer, flags.run(c))
 	})
 	c.Long = c.Short + `.
 
@@ -54,7 +54,7 @@ func chosen[T ~string](flag string, values []string, valid []T) (list []T, err e
 	for _, v := range values {
 		list = append(list, T(v))
 		if !slices.Contains(valid, T(v)) {
-			err = errors.Join(err, fmt.Errorf("--%s %q: write one or more of %s", flag, v, status.Joined(valid, ", ")))
+			err = errors.Join(err, exitError{exitUsage, fmt.Errorf("--%s %q: write one or more of %s", flag, v, status.Joined(valid, ", "))})
 		}
 	}
 	return list, err
@@ -90,7 +90,7 @@ func (f *volumesFlags) run(c *cobra.Command) error {
 		}
 	})
 	if len(all) == 0 && gaps == nil && f.driver != "" && view.Driver(f.driver) == nil && view.Unserved[f.driver] == 0 {
-		return fmt.Errorf("--driver %q: the hub serves no such driver: csi-attach-hub status lists those that it serves", f.driver)
+		return exitError{exitUsage, fmt.Errorf("--driver %q: the hub serves no such driver: csi-attach-hub status lists those that it serves", f.driver)}
 	}
 	status.WorstFirst(all)
 	if f.output != "name" {

@@ -54,7 +54,7 @@ func TestVolumesListsWhatItsFlagsSelect(t *testing.T) {
 		}
 	}
 	out, problems, code := runHere("volumes", "--server", server, "--driver", "e.example.com")
-	if code != 1 || out != "" || !strings.Contains(problems, `"e.example.com"`) || !strings.Contains(problems, "csi-attach-hub status lists") {
+	if code != exitUsage || out != "" || !strings.Contains(problems, `"e.example.com"`) || !strings.Contains(problems, "csi-attach-hub status lists") {
 		t.Errorf("a driver that is not there: exit code %d, stdout %q, stderr %q", code, out, problems)
 	}
 }

@@ -25,18 +25,16 @@ const (
 	KubeletAttaches     Verdict = "KubeletAttaches"
 	NodeWithoutCSI      Verdict = "NodeWithoutCSI"
 	NodeWithoutDriver   Verdict = "NodeWithoutDriver"
-	AttachedElsewhere   Verdict = "AttachedElsewhere"
-	WaitingForDetach    Verdict = "WaitingForDetach"
+	// NodeIDChanged is a CSINode with another node ID than the one that the volume was attached to.
+	NodeIDChanged     Verdict = "NodeIDChanged"
+	AttachedElsewhere Verdict = "AttachedElsewhere"
+	WaitingForDetach  Verdict = "WaitingForDetach"
 	// AttachedToNotReadyNode is AttachedElsewhere on a node that is not ready: nobody unmounts the volume there.
 	AttachedToNotReadyNode Verdict = "AttachedToNotReadyNode"
 	FinalizerOfAnother     Verdict = "FinalizerOfAnother"
 	BeingDetached          Verdict = "BeingDetached"
-	LeftAttached           Verdict = "LeftAttached"
-	// PublishedElsewhere: the driver refuses an attach because the volume is published on another node, where no
-	// VolumeAttachment asks for it.
-	PublishedElsewhere Verdict = "PublishedElsewhere"
-	// Dangling: the driver lists the volume on a node where no VolumeAttachment asks for it, and the hub does not
-	// detach it.
+	// Dangling: the volume is or may be attached where no VolumeAttachment asks for it, by a call of the hub or by the
+	// driver's list.
 	Dangling Verdict = "Dangling"
 	NodeFull Verdict = "NodeFull" // it can have no more volumes of the driver
 )

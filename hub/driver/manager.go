@@ -21,6 +21,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/view"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/probes"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -45,7 +46,7 @@ type Options struct {
 	// Metrics counts operations and calls; nil: nobody sees them.
 	Metrics *status.Metrics
 	// Probes receives the checks of readiness and liveness; may be nil.
-	Probes *status.Probes
+	Probes *probes.Probes
 	// Connect connects to a driver; nil means csiclient.Connect.
 	Connect func(context.Context, registry.Driver) (Session, error)
 	// Rights asks for the rights of this process; nil: the checklist does not have them.

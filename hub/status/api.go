@@ -33,7 +33,7 @@ func (s *site) driver(v view, r *http.Request) (any, *failure) {
 	name := r.PathValue("name")
 	d := v.driver(name)
 	if d == nil {
-		return nil, &failure{http.StatusNotFound, fmt.Sprintf("driver %q is not served here: check the spelling of its name, and the configuration", name)}
+		return nil, &failure{Code: http.StatusNotFound, Text: fmt.Sprintf("driver %q is not served here: check the spelling of its name, and the configuration", name)}
 	}
 	d.Checklist = s.Source.Checklist(r.Context(), name)
 	return *d, nil
@@ -49,7 +49,7 @@ func (s *site) attachmentList(v view, r *http.Request) (any, *failure) {
 		}
 	}
 	if err != nil {
-		return nil, &failure{http.StatusBadRequest, err.Error()}
+		return nil, &failure{Code: http.StatusBadRequest, Text: err.Error()}
 	}
 	all := v.attachments(filter)
 	slices.SortFunc(all, func(a, b Attachment) int { return cmp.Compare(a.Name, b.Name) })

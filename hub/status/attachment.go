@@ -2,6 +2,7 @@ package status
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -48,6 +49,16 @@ type Attachment struct {
 	LastCause     diagnosis.Cause `json:"lastCause,omitzero"`  // of LastError, for programs; zero if not known
 	LastErrorTime time.Time       `json:"lastErrorTime,omitzero"`
 	Waiting       Wait            `json:"waiting,omitzero"` // what it waits for
+	// Fault is what is wrong with its objects although no operation is due; zero for nothing.
+	Fault diagnosis.Diagnosis `json:"fault,omitzero"`
+}
+
+// Doing returns the state with the operation that is due: "stuck detach", "failing attach".
+func (a Attachment) Doing() string {
+	if a.State == Attaching || a.State == Detaching {
+		return string(a.State)
+	}
+	return strings.TrimSpace(string(a.State) + " " + string(a.Operation))
 }
 
 // AttachmentFilter selects VolumeAttachments. An empty field selects all.

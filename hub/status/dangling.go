@@ -3,7 +3,6 @@ package status
 import (
 	"cmp"
 	"fmt"
-	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
@@ -18,10 +17,10 @@ func (u DanglingPublication) Diagnose(driver string) diagnosis.Diagnosis {
 	if u.Node != "" {
 		place += " (node " + u.Node + ")"
 	}
-	d := diagnosis.New(diagnosis.LeftAttached, "driver "+driver, fmt.Sprintf("volume %s %s at %s without a VolumeAttachment", u.VolumeHandle, is, place), u.LastError,
+	d := diagnosis.New(diagnosis.Dangling, "driver "+driver, fmt.Sprintf("volume %s %s at %s without a VolumeAttachment", u.VolumeHandle, is, place), u.LastError,
 		"Wait: the hub detaches it there. If the tries fail, look at the log of the driver's controller.").From(u.Since)
 	if u.ReportOnly {
-		d.Verdict, d.Commands = diagnosis.Dangling, diagnosis.DetachCommands(driver, u.Node, u.PersistentVolume)
+		d.Commands = diagnosis.DetachCommands(driver, u.Node, u.PersistentVolume)
 		d.Actions = []string{fmt.Sprintf("Detach the volume from node ID %s in the storage system.", u.NodeID)}
 		if d.Commands != nil {
 			d.Actions = []string{
@@ -49,33 +48,26 @@ func (in DiagnosisInput) publishedElsewhere() (found []diagnosis.Diagnosis) {
 	for _, u := range in.Driver.Dangling {
 		if u.VolumeHandle == a.VolumeHandle && u.Node != a.Node {
 			d := u.Diagnose(a.Driver)
-			d.Verdict, d.Detail = diagnosis.PublishedElsewhere, cmp.Or(d.Detail, in.failed().Detail)
+			d.Detail = cmp.Or(d.Detail, in.failed().Detail)
 			found = append(found, d)
 		}
 	}
 	return found
 }
 
-// addDangling adds the publications that no VolumeAttachment asks for.
+// addDangling adds the dangling volumes.
 func (h *Health) addDangling(d Driver) {
-	since, dangling := map[bool]time.Time{}, 0 // by ReportOnly
+	if d.DanglingCount == 0 {
+		return
+	}
+	found := d.says(diagnosis.Dangling, plural(d.DanglingCount, "volume dangling", "volumes dangling, the oldest"), "attached where no VolumeAttachment asks for it",
+		"Run csi-attach-hub explain driver/"+d.Name+" for where they are: the hub keeps trying to detach them.")
 	for _, u := range d.Dangling {
-		if since[u.ReportOnly] = earliest(since[u.ReportOnly], u.Since); u.ReportOnly {
-			dangling++
+		if found.Since = earliest(found.Since, u.Since); u.ReportOnly {
+			found.Actions = []string{"Run csi-attach-hub explain driver/" + d.Name + " for where they are: those with commands the hub only reports.",
+				"Set drift.unexpected to detach for the driver if the hub should detach them by itself."}
+			found.Commands = diagnosis.Commands([]string{"csi-attach-hub", "explain", "driver/" + d.Name})
 		}
 	}
-	if dangling == len(d.Dangling) { // and so those that are not shown
-		dangling = d.DanglingCount
-	}
-	if n := d.DanglingCount - dangling; n > 0 {
-		h.add(Attention, d.says(diagnosis.LeftAttached, plural(n, "volume left attached", "volumes left attached, the oldest"), "",
-			"The hub keeps trying to detach them. csi-attach-hub status -o json lists them with their last errors.").From(since[false]))
-	}
-	if dangling > 0 {
-		found := d.says(diagnosis.Dangling, plural(dangling, "volume attached to a node without a VolumeAttachment", "volumes attached to nodes without a VolumeAttachment, the oldest"), "",
-			"Run csi-attach-hub explain driver/"+d.Name+" for the commands that detach them: the hub only reports them.",
-			"Set drift.unexpected to detach for the driver if the hub should detach them by itself.").From(since[true])
-		found.Commands = diagnosis.Commands([]string{"csi-attach-hub", "explain", "driver/" + d.Name})
-		h.add(Attention, found)
-	}
+	h.add(Attention, found)
 }

@@ -17,7 +17,7 @@ func TestVolumesThatWereLeftAttachedAreOnThePagesInTheAPIAndCounted(t *testing.T
 	h.setDriver("a.example.com", func(d *Driver) { d.Dangling, d.DanglingCount = []DanglingPublication{left}, 1200 })
 	u := startServer(t, h)
 	for path, words := range map[string][]string{
-		"/":                      {"1,200 volumes left attached"},
+		"/":                      {"1,200 volumes dangling"},
 		"/drivers/a.example.com": {"1,200 volumes are or may be", "vol-7", "i-7", "worker-7", "pv-7", "array &lt;busy&gt;", "detaches it"},
 		"/metrics":               {`attach_hub_dangling_publications{driver="a.example.com"} 1200`},
 	} {
@@ -70,22 +70,21 @@ func TestVolumesThatTheHubDetachesAreToldFromThoseThatItReports(t *testing.T) {
 	for name, tt := range map[string]struct {
 		dangling []DanglingPublication
 		count    int
-		want     []string
+		want     string
 	}{
-		"none":                        {nil, 0, nil},
-		"left":                        {[]DanglingPublication{left, left}, 2, []string{"LeftAttached 2 volumes left attached, the oldest for 60m"}},
-		"listed and being detached":   {[]DanglingPublication{listed}, 1, []string{"LeftAttached 1 volume left attached for 120m"}},
-		"reported":                    {[]DanglingPublication{reported}, 1, []string{"Dangling 1 volume attached to a node without a VolumeAttachment for 120m"}},
-		"more reported than is shown": {[]DanglingPublication{reported}, 7, []string{"Dangling 7 volumes attached to nodes without a VolumeAttachment, the oldest for 120m"}},
-		"both": {[]DanglingPublication{left, reported}, 2,
-			[]string{"LeftAttached 1 volume left attached for 60m", "Dangling 1 volume attached to a node without a VolumeAttachment for 120m"}},
+		"none":                        {nil, 0, ""},
+		"known from a call":           {[]DanglingPublication{left, left}, 2, "Dangling 2 volumes dangling, the oldest for 60m: attached where no VolumeAttachment asks for it: the hub keeps trying"},
+		"listed and being detached":   {[]DanglingPublication{listed}, 1, "Dangling 1 volume dangling for 120m: attached where no VolumeAttachment asks for it: the hub keeps trying"},
+		"more reported than is shown": {[]DanglingPublication{reported}, 7, "Dangling 7 volumes dangling, the oldest for 120m: attached where no VolumeAttachment asks for it: those with commands the hub only reports"},
+		"both":                        {[]DanglingPublication{left, reported}, 2, "Dangling 2 volumes dangling, the oldest for 120m: attached where no VolumeAttachment asks for it: those with commands the hub only reports"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got []string
+			got := ""
 			for _, r := range HealthOfDriver(Driver{Name: "d", State: "Ready", Up: true, Mode: "active", Lease: Lease{Mine: true}, Dangling: tt.dangling, DanglingCount: tt.count}, nil, now).Reasons {
-				got = append(got, string(r.Verdict)+" "+r.Text(now))
+				_, does, _ := strings.Cut(r.Actions[0], ": ")
+				got += string(r.Verdict) + " " + r.Text(now) + ": " + does
 			}
-			if !slices.Equal(got, tt.want) {
+			if !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -95,22 +94,20 @@ func TestVolumesThatTheHubDetachesAreToldFromThoseThatItReports(t *testing.T) {
 func TestDiagnosisOfADanglingPublicationSaysWhereItIsAndWhatToDo(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change   func(*DanglingPublication)
-		verdict  diagnosis.Verdict
 		fact, do string
 		commands bool
 	}{
-		"being detached": {func(u *DanglingPublication) { u.VolumeAttachment = "csi-7" }, diagnosis.LeftAttached,
-			"volume vol-7 is or may be attached at node ID i-7 (node worker-7) without a VolumeAttachment", "Wait: the hub detaches it there.", false},
-		"listed, being detached": {func(u *DanglingPublication) { u.Listed = true }, diagnosis.LeftAttached, "volume vol-7 is listed at node ID i-7 (node worker-7) without a VolumeAttachment", "Wait:", false},
-		"reported":               {func(u *DanglingPublication) { u.Listed, u.ReportOnly = true, true }, diagnosis.Dangling, "is listed at node ID i-7", "Check that nothing on node worker-7 uses the volume", true},
-		"reported, node unknown": {func(u *DanglingPublication) { u.Listed, u.ReportOnly, u.Node = true, true, "" }, diagnosis.Dangling, "is listed at node ID i-7 without", "Detach the volume from node ID i-7 in the storage system.", false},
-		"one failed try":         {func(u *DanglingPublication) { u.Tries, u.LastError = 1, "busy" }, diagnosis.LeftAttached, "without a VolumeAttachment: 1 try to detach it failed: busy", "", false},
+		"being detached":         {func(u *DanglingPublication) { u.VolumeAttachment = "csi-7" }, "volume vol-7 is or may be attached at node ID i-7 (node worker-7) without a VolumeAttachment", "Wait: the hub detaches it there.", false},
+		"listed, being detached": {func(u *DanglingPublication) { u.Listed = true }, "volume vol-7 is listed at node ID i-7 (node worker-7) without a VolumeAttachment", "Wait:", false},
+		"reported":               {func(u *DanglingPublication) { u.Listed, u.ReportOnly = true, true }, "is listed at node ID i-7", "Check that nothing on node worker-7 uses the volume", true},
+		"reported, node unknown": {func(u *DanglingPublication) { u.Listed, u.ReportOnly, u.Node = true, true, "" }, "is listed at node ID i-7 without", "Detach the volume from node ID i-7 in the storage system.", false},
+		"one failed try":         {func(u *DanglingPublication) { u.Tries, u.LastError = 1, "busy" }, "without a VolumeAttachment: 1 try to detach it failed: busy", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := DanglingPublication{VolumeHandle: "vol-7", NodeID: "i-7", Node: "worker-7", PersistentVolume: "pv-7"}
 			tt.change(&u)
 			d := u.Diagnose("a.example.com")
-			if d.Verdict != tt.verdict || !strings.Contains(d.Text(time.Now()), tt.fact) || !strings.Contains(strings.Join(d.Actions, " "), tt.do) || (len(d.Commands) > 0) != tt.commands {
+			if d.Verdict != diagnosis.Dangling || !strings.Contains(d.Text(time.Now()), tt.fact) || !strings.Contains(strings.Join(d.Actions, " "), tt.do) || (len(d.Commands) > 0) != tt.commands {
 				t.Errorf("got %+v", d)
 			}
 		})

@@ -24,6 +24,12 @@ type DiagnosisInput struct {
 func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 	a := in.Attachment
 	switch {
+	case a.Fault.Verdict != "":
+		return []diagnosis.Diagnosis{a.Fault}
+	case a.State == Idle && in.Driver != nil && in.Driver.NoAttach:
+		return []diagnosis.Diagnosis{a.says(diagnosis.AttachNotRequired, "needs no attach: its CSIDriver has attachRequired: false")}
+	case a.State == Idle:
+		return []diagnosis.Diagnosis{a.says(diagnosis.NothingToDo, "no operation is due, and it is not marked attached")}
 	case in.Driver == nil || a.State == Unserved:
 		return DiagnoseUnserved(a.Driver, in.Conflicts)
 	case a.State == Attached && a.Operation == "":
@@ -33,13 +39,16 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 			found = append(found, DiagnoseCapability(*in.Driver)) // it may be marked attached without being so
 		}
 		return found
-	case a.State == Idle:
-		return []diagnosis.Diagnosis{a.says(diagnosis.NothingToDo, "no operation is due, and it is not marked attached")}
 	}
 	d, work := DiagnoseDriver(*in.Driver, in.Replicas, in.Now), DiagnoseWork(in)
 	switch {
 	case d.Verdict == diagnosis.DriverObserved && in.Driver.Lease.Holder != "" && a.LastError != "":
 		return append(work, d) // the result of the other attacher's tries counts more
+	case d.Verdict == diagnosis.LeaseHeld && slices.Contains(in.Replicas, in.Driver.Lease.Holder) && len(work) > 0:
+		if a.LastError != "" { // in the status of its object
+			work[0].Fact += " (served by " + in.Driver.Lease.Holder + ")"
+		}
+		return work
 	case d.Verdict != "":
 		return []diagnosis.Diagnosis{d}
 	case len(work) > 0:
@@ -200,7 +209,7 @@ func (in DiagnosisInput) queued() diagnosis.Diagnosis {
 		}
 	case WaitForDanglingDetach:
 		d.Verdict = diagnosis.WaitingForDetach
-		d.Actions = []string{fmt.Sprintf("Run csi-attach-hub status, or look at the driver's page, for the last error of this detach: the volume was left attached at node ID %s.", a.Waiting.NodeID)}
+		d.Actions = []string{fmt.Sprintf("Run csi-attach-hub explain driver/%s, or look at the driver's page, for the last error of this detach.", a.Driver)}
 	case WaitForWorker:
 		d.Actions = []string{fmt.Sprintf("Check how long the driver's calls take: all workers for this operation are busy (%s). Raise workers if the driver can take more calls at once.", in.Driver.inFlight())}
 	case WaitForNode:

@@ -65,7 +65,8 @@ type Driver struct {
 	Observed  *Observed `json:"observed,omitempty"`  // only in mode observe
 	Checklist []Check   `json:"checklist,omitempty"` // only in mode observe, and of a driver that is asked for alone
 
-	ForeignWriter ForeignWriter `json:"foreignWriter,omitzero"` // the last one
+	ForeignWriter ForeignWriter       `json:"foreignWriter,omitzero"` // the last one
+	Fault         diagnosis.Diagnosis `json:"fault,omitzero"`         // what is wrong with its socket while it is up; zero for nothing
 }
 
 // Settings are the settings of a driver that a diagnosis depends on, with the names of drivers.yaml.

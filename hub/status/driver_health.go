@@ -39,11 +39,10 @@ const (
 func HealthOfDriver(d Driver, replicas []string, now time.Time) Health {
 	var h Health
 	service := DiagnoseDriver(d, replicas, now)
-	state := d.brokenIfStuck(d.serviceState(service.Verdict, replicas, now))
-	h.add(state, service)
+	h.add(d.serviceState(service.Verdict, replicas, now), service)
 	h.addCalls(d, now)
 	h.addFull(d)
-	h.addQueue(d, state, service.Verdict != "", now)
+	h.addQueue(d, service.Verdict != "", now)
 	h.addDangling(d)
 	if d.RecordedCalls > 0 && d.Mode != modeObserve { // there the checklist has it
 		h.add(either(d.Mode == modeActive && d.Lease.Mine, Broken, Attention), DiagnoseCapability(d)) // nothing is attached or detached
@@ -51,6 +50,7 @@ func HealthOfDriver(d Driver, replicas []string, now time.Time) Health {
 	if d.NoAttach && d.Mode == modeActive {
 		h.add(Attention, DiagnoseNoAttach(d))
 	}
+	h.add(Attention, d.Fault)
 	h.addObserved(d, now)
 	h.settle()
 	return h
@@ -62,10 +62,6 @@ func either(first bool, a, b HealthState) HealthState {
 	}
 	return b
 }
-
-// brokenIfStuck returns the state of a reason. While volumes are stuck, what may have caused that is as bad, and
-// comes first.
-func (d Driver) brokenIfStuck(s HealthState) HealthState { return either(d.Stuck() > 0, Broken, s) }
 
 // serviceState returns the state that follows from the answer of DiagnoseDriver.
 func (d Driver) serviceState(found diagnosis.Verdict, replicas []string, now time.Time) HealthState {
@@ -83,12 +79,7 @@ func (d Driver) serviceState(found diagnosis.Verdict, replicas []string, now tim
 	case diagnosis.LeaseHeld:
 		return either(servedElsewhere, Standby, Attention)
 	case diagnosis.LeaseFree, diagnosis.LeaseExpired:
-		if !late { // it waits for a replica, not for a right
-			return Standby
-		}
-		return either(d.waiting() > 0, Broken, Attention)
-	case diagnosis.LeaseMissing, diagnosis.WriteForbidden:
-		return either(d.waiting() > 0, Broken, Attention)
+		return either(late, Broken, Standby) // it waits for a replica, not for a right
 	}
 	return either(servedElsewhere || d.Mode == modePaused, Attention, Broken) // it cannot be called, and this replica may not have to
 }
@@ -112,34 +103,32 @@ func (h *Health) addCalls(d Driver, now time.Time) {
 			"Restart the driver's controller if its log shows nothing.").From(since))
 	}
 	if c := d.Work().OldestCall; passed(c.Since, now) >= d.Settings.slow() {
-		h.add(d.brokenIfStuck(Attention), d.says(diagnosis.CallUnanswered, c.Method+" unanswered", d.inFlight(),
+		h.add(Attention, d.says(diagnosis.CallUnanswered, c.Method+" unanswered", d.inFlight(),
 			lookAtDriver+d.Settings.cancels()).From(c.Since))
 	}
 }
 
-// addQueue adds what is the matter with the work that waits. service is the state of the driver itself; unserved
-// says that this replica does not work for it.
-func (h *Health) addQueue(d Driver, service HealthState, unserved bool, now time.Time) {
+// addQueue adds what is the matter with the volumes. unserved says that this replica does not work for the driver.
+func (h *Health) addQueue(d Driver, unserved bool, now time.Time) {
 	work := d.Work()
 	late := passed(work.OldestSince, now) >= d.Settings.slow()
 	waits := d.says(diagnosis.Queued, plural(d.waiting(), "volume waits", "volumes wait, the oldest"), d.neededBy()).From(work.OldestSince)
 	list := "Run csi-attach-hub volumes --driver " + d.Name + " to list them"
 	switch {
 	case unserved && d.waiting() > work.Stuck:
-		// Another attacher may be about to do what it has to: only a driver that nobody works for needs
-		// attention at once.
-		calm := either(d.Mode == modeObserve && !late, Standby, Attention)
-		h.add(either(service == Broken, Broken, calm), waits)
+		// Another attacher may be about to do what it has to, and a user may have paused the driver: only a driver that
+		// nobody works for needs attention at once.
+		h.add(either(d.Mode == modeObserve && !late || d.State == StatePaused, Standby, Attention), waits)
 	case unserved:
 	case work.Failing > 0:
-		h.add(d.brokenIfStuck(Attention), d.says(diagnosis.Retrying, plural(work.Failing, "volume failing", "volumes failing, the oldest"),
+		h.add(Attention, d.says(diagnosis.Retrying, plural(work.Failing, "volume failing", "volumes failing, the oldest"),
 			d.lastFailure(), list+". The hub keeps retrying.").From(work.FailingSince))
 	case work.Queued > d.WaitingForCapacity && late:
 		waits.Actions = []string{fmt.Sprintf("Look at how long the driver's calls take (%s), and raise workers if the driver can do more at once.", d.inFlight())}
 		h.add(Attention, waits)
 	}
 	if work.Stuck > 0 {
-		h.add(Broken, d.says(diagnosis.Stuck, plural(work.Stuck, "volume stuck", "volumes stuck, the oldest"), d.neededBy(),
+		h.add(Attention, d.says(diagnosis.Stuck, plural(work.Stuck, "volume stuck", "volumes stuck, the oldest"), d.neededBy(),
 			list+", and csi-attach-hub explain NAME for the cause of one.").From(work.StuckSince))
 	}
 }

@@ -25,7 +25,7 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"queued for a moment": {func(d *Driver) { d.Lanes[0].Queued, d.Lanes[0].OldestSince = 100, ago(3*time.Second) }, Fine, time.Time{}, ""},
 		"queued for long":     {func(d *Driver) { d.Lanes[0].Queued, d.Lanes[0].OldestSince = 100, ago(90*time.Second) }, Attention, ago(90 * time.Second), "100 volumes wait, the oldest for 90s"},
 		"retries":             {func(d *Driver) { d.Lanes[1].Failing, d.Failures = 2, []Failure{{Text: "array busy"}} }, Attention, time.Time{}, "2 volumes failing: array busy"},
-		"stuck":               {func(d *Driver) { d.Lanes[1].Stuck, d.Lanes[1].StuckSince = 1, hour }, Broken, hour, "1 volume stuck for 60m"},
+		"stuck":               {func(d *Driver) { d.Lanes[1].Stuck, d.Lanes[1].StuckSince = 1, hour }, Attention, hour, "1 volume stuck for 60m"},
 		"a call is unanswered": {func(d *Driver) {
 			d.Lanes[0].Running, d.Busy, d.Lanes[0].OldestCall = 3, 3, Call{"ControllerPublishVolume", ago(8*time.Minute + 12*time.Second), "va"}
 		}, Attention, ago(8*time.Minute + 12*time.Second), "ControllerPublishVolume unanswered for 8m12s: 3 of 20 calls in flight"},
@@ -49,12 +49,11 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"paused":            {func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, Standby, hour, "paused by `mode: paused` in drivers.yaml for 60m"},
 		"paused with work": {func(d *Driver) {
 			d.State, d.Mode, d.Lanes[0].Queued, d.Lanes[0].OldestSince = "Paused", "paused", 1, ago(5*time.Second)
-		}, Attention, ago(5 * time.Second), "1 volume waits for 5s"},
-		"another replica has it":          {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "hub-1"} }, Standby, time.Time{}, "held by another replica of the hub (hub-1)"},
-		"another attacher has it":         {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Holder: "sidecar"} }, Attention, time.Time{}, "held by another attacher (sidecar)"},
-		"nobody has it":                   {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{} }, Attention, time.Time{}, "has no holder"},
-		"nobody has it, and volumes wait": {func(d *Driver) { d.State, d.Lease, d.Lanes[1].Queued = "WaitingForLease", Lease{}, 1 }, Broken, time.Time{}, "has no holder"},
-		"nobody has it for a moment":      {func(d *Driver) { d.State, d.Lease, d.Since = "WaitingForLease", Lease{}, now }, Standby, time.Time{}, "has no holder"},
+		}, Standby, hour, "paused by `mode: paused` in drivers.yaml for 60m|1 volume waits for 5s"},
+		"another replica has it":     {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "hub-1"} }, Standby, time.Time{}, "held by another replica of the hub (hub-1)"},
+		"another attacher has it":    {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Holder: "sidecar"} }, Attention, time.Time{}, "held by another attacher (sidecar)"},
+		"nobody has it":              {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{} }, Broken, time.Time{}, "has no holder"},
+		"nobody has it for a moment": {func(d *Driver) { d.State, d.Lease, d.Since = "WaitingForLease", Lease{}, now }, Standby, time.Time{}, "has no holder"},
 		"its lease has expired a moment ago": {func(d *Driver) {
 			d.State, d.Lease = "WaitingForLease", Lease{Name: "l", LastHolder: "sidecar", Renewed: ago(20 * time.Second)}
 		}, Standby, ago(20 * time.Second), "not renewed by its holder sidecar for 20s"},
@@ -79,7 +78,7 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"attachRequired is false, and only observed": {func(d *Driver) {
 			d.NoAttach, d.Mode, d.Lease, d.Checklist = true, "observe", Lease{Name: "l", Holder: "sidecar"}, []Check{{OK: true}}
 		}, Standby, hour, ""},
-		"left attached": {func(d *Driver) { d.DanglingCount, d.Dangling = 1, []DanglingPublication{{Since: hour}} }, Attention, hour, "1 volume left attached for 60m"},
+		"dangling": {func(d *Driver) { d.DanglingCount, d.Dangling = 1, []DanglingPublication{{Since: hour}} }, Attention, hour, "1 volume dangling for 60m: attached where no VolumeAttachment asks for it"},
 		"observed and agreed": {func(d *Driver) {
 			d.Mode, d.Lease, d.Observed, d.Checklist = "observe", Lease{Name: "l", Holder: "sidecar"}, &Observed{Agreed: 3}, []Check{{OK: true}}
 		}, Standby, hour, "only observed (`mode: observe` in drivers.yaml) for 60m: its lease is held by sidecar"},

@@ -45,12 +45,12 @@ func TestAttachThatIsRefusedBecauseOfADanglingVolumeNamesTheNodeAndFreesIt(t *te
 			d := Driver{Dangling: []DanglingPublication{other, listedAt(now, "i-1", "worker-1"), tt.listed}}
 			found := DiagnoseWork(DiagnosisInput{Attachment: refusedAttachment(now), Driver: &d, Now: now})
 			first := found[0]
-			if first.Verdict != diagnosis.PublishedElsewhere || first.Object != "driver a.example.com" || first.Detail != tt.detail || !strings.Contains(first.Text(now), tt.fact) ||
+			if first.Verdict != diagnosis.Dangling || first.Object != "driver a.example.com" || first.Detail != tt.detail || !strings.Contains(first.Text(now), tt.fact) ||
 				!strings.Contains(strings.Join(first.Actions, " "), tt.do) || !slices.Equal(first.Commands, tt.commands) {
 				t.Errorf("got %+v", first)
 			}
 			for _, d := range found[1:] {
-				if d.Verdict == diagnosis.BackendError || d.Verdict == diagnosis.PublishedElsewhere {
+				if d.Verdict == diagnosis.BackendError || d.Verdict == diagnosis.Dangling {
 					t.Errorf("the error has a second cause: %+v", d)
 				}
 			}
@@ -88,7 +88,7 @@ func TestPageOfAnAttachmentSaysWhichNodeHasItsVolume(t *testing.T) {
 	if want := strings.Join(diagnosis.DetachCommands("a.example.com", "worker-7", "pv-1"), "\n") + "\n"; !slices.Equal(commands, []string{want}) {
 		t.Errorf("the page has the commands %q, want %q", commands, want)
 	}
-	if text := "is listed at node ID i-7 (node worker-7)"; !strings.Contains(body, text) {
+	if text := "is listed at node ID i-7 (node worker-7)"; !strings.Contains(pageText(t, body, "diagnosis"), text) {
 		t.Errorf("the page does not have %q", text)
 	}
 	if strings.Contains(body, "Last error") {

@@ -7,13 +7,15 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/probes"
 )
 
 // fakeHub is a hub as far as this package sees one: drivers are engaged and retired,
 // their VolumeAttachments come and change, and what happens is counted.
 type fakeHub struct {
 	metrics *Metrics
-	health  *Probes
+	health  *probes.Probes
 
 	mu          sync.Mutex
 	drivers     map[string]Driver
@@ -25,7 +27,7 @@ type fakeHub struct {
 func newFakeHub() *fakeHub {
 	return &fakeHub{
 		metrics:     NewMetrics(),
-		health:      new(Probes),
+		health:      new(probes.Probes),
 		drivers:     map[string]Driver{},
 		attachments: map[string]Attachment{},
 		overview: Overview{Version: "v1.2.3", Identity: "hub-a", Config: Config{

@@ -24,6 +24,31 @@ const tooWide = `(() => {
   return found;
 })()`
 
+// broken lists the names that stand on several lines although they would fit into one.
+const broken = `(() => {
+  const found = [];
+  const check = (name, rects, e) => {
+    if (rects.length < 2 || Math.max(...rects.map((r) => r.top)) - Math.min(...rects.map((r) => r.top)) < 5) return;
+    while (!['block', 'table-cell', 'list-item', 'flex'].includes(getComputedStyle(e).display)) e = e.parentElement;
+    const style = getComputedStyle(e), room = e.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 30;
+    if (rects.reduce((sum, r) => sum + r.width, 0) < room) found.push(name);
+  };
+  for (const w of document.querySelectorAll('main .w > .w:first-child')) {
+    if (w.checkVisibility()) check(w.parentElement.textContent, [...w.parentElement.children].map((e) => e.getBoundingClientRect()), w.parentElement);
+  }
+  const texts = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
+  for (let n = texts.nextNode(); n; n = texts.nextNode()) {
+    if (!n.parentElement.checkVisibility() || n.parentElement.closest('.unseen, thead, pre, .error, .name, .facts code')) continue;
+    for (const m of n.data.matchAll(/\S*[-\/]\S*/g)) {
+      const range = document.createRange();
+      range.setStart(n, m.index);
+      range.setEnd(n, m.index + m[0].length);
+      check(m[0], [...range.getClientRects()], n.parentElement);
+    }
+  }
+  return found;
+})()`
+
 func TestPagesFitWideAndNarrowWindows(t *testing.T) {
 	h := newTroubledHub(time.Now())
 	b := openTab(t, h)
@@ -43,6 +68,9 @@ func TestPagesFitWideAndNarrowWindows(t *testing.T) {
 				b.size(width, 1000, width < 500)
 				for _, wide := range ask[[]string](b, tooWide) {
 					t.Errorf("%s in %s at %d: %s", name, scheme, width, wide)
+				}
+				for _, text := range ask[[]string](b, broken) {
+					t.Errorf("%s in %s at %d: %s is broken in the middle", name, scheme, width, text)
 				}
 				b.picture(fmt.Sprintf("%s-%s-%d", name, scheme, width))
 			}

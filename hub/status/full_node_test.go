@@ -83,7 +83,7 @@ func TestDriverWithAFullNodeNeedsAttention(t *testing.T) {
 	}
 	stuck := *fullWorker(25, now).Driver
 	stuck.Lanes[0].Stuck, stuck.Lanes[0].StuckSince = 1, now.Add(-time.Hour)
-	if h := HealthOfDriver(stuck, nil, now); h.State != Broken || h.Reasons[0].Verdict != diagnosis.NodeFull {
-		t.Errorf("%+v, want it to be broken because of the full node", h)
+	if h := HealthOfDriver(stuck, nil, now); h.State != Attention || h.Reasons[0].Verdict != diagnosis.NodeFull {
+		t.Errorf("%+v, want the full node before what is stuck", h)
 	}
 }

@@ -13,12 +13,12 @@ import (
 type HealthState string
 
 const (
-	// Broken: volumes wait for the driver, or would wait. A VolumeAttachment: it is stuck.
+	// Broken: the driver itself, its lease, its capabilities or its configuration is bad. A VolumeAttachment: it is stuck.
 	Broken HealthState = "broken"
-	// Attention: somebody should look at it; some volumes may fail, wait or take long. A VolumeAttachment: its last try
-	// failed, or it takes long.
+	// Attention: somebody should look at it. Volumes of the driver wait for long, fail or are stuck. A VolumeAttachment: its
+	// last try failed, or it takes long.
 	Attention HealthState = "attention"
-	// Standby: another replica works for the driver, or its mode is paused.
+	// Standby: another replica works for the driver, or its mode is paused. A VolumeAttachment: its driver is paused.
 	Standby HealthState = "standby"
 	Fine    HealthState = "fine"
 )

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/net/html"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/httpguard"
 )
 
 // makeHostile puts a hostile text into every text, also into names.
@@ -80,7 +82,7 @@ func TestNoTextBecomesAnElementOrAnAttribute(t *testing.T) {
 	u := startServer(t, h)
 	for _, path := range append(hostilePaths(driver, attachment), "/drivers/"+url.PathEscape("<script>"), "/attachments?state="+url.QueryEscape(hostile)) {
 		_, header, body := get(t, u+path)
-		if header.Get("Content-Security-Policy") != policy || header.Get("Content-Type") != "text/html; charset=utf-8" {
+		if header.Get("Content-Security-Policy") != httpguard.Policy || header.Get("Content-Type") != "text/html; charset=utf-8" {
 			t.Errorf("%s: %v", path, header)
 		}
 		checkElements(t, path, body)

@@ -19,14 +19,16 @@ const (
 
 // overviewPage is the first page: a row for each driver.
 type overviewPage struct {
-	Query   string
-	Drivers []Driver       // the worst first
-	Known   int            // drivers, also those that the query hides
-	Health  map[string]int // likewise, by health
-	Total   int            // VolumeAttachments
-	Volumes map[AttachmentState]int
-	Trouble int            // VolumeAttachments that are broken or need attention
-	Groups  [][]Attachment // of these, the worst first
+	Query    string
+	Drivers  []Driver       // the worst first
+	Known    int            // drivers, also those that the query hides
+	Health   map[string]int // likewise, by health
+	Total    int            // VolumeAttachments
+	Volumes  map[AttachmentState]int
+	Trouble  int // VolumeAttachments that are broken or need attention
+	State    HealthState
+	Headline string
+	Groups   [][]Attachment // of these, the worst first
 }
 
 func (s *site) overview(v view, r *http.Request) (any, *failure) {
@@ -47,6 +49,7 @@ func (s *site) overview(v view, r *http.Request) (any, *failure) {
 	}
 	trouble := slices.DeleteFunc(all, func(a Attachment) bool { return !a.Health.Needs() })
 	p.Total, p.Trouble, p.Groups = len(all), len(trouble), worstGroups(trouble, mostTrouble)
+	p.State, p.Headline = Headline(v.Overview.Config, v.drivers, trouble)
 	return p, nil
 }
 
@@ -77,7 +80,15 @@ func (s *site) driverPage(v view, r *http.Request) (any, *failure) {
 	}
 	all := v.attachments(AttachmentFilter{Driver: r.PathValue("name")})
 	due := slices.DeleteFunc(all, func(a Attachment) bool { return !open(a) })
-	return driverPage{found.(Driver), len(due), len(all), worstGroups(due, mostOpen)}, nil
+	p := driverPage{found.(Driver), len(due), len(all), worstGroups(due, mostOpen)}
+	for _, group := range p.Groups {
+		for i, r := range group[0].Health.Reasons {
+			if slices.ContainsFunc(p.Health.Reasons, func(of Reason) bool { return of.Fact == r.Fact }) {
+				group[0].Health.Reasons[i].Detail = "" // the driver's own diagnosis has it
+			}
+		}
+	}
+	return p, nil
 }
 
 // ShowsConnectionError reports whether the last error of the connection is on the page beside the reasons of
@@ -98,7 +109,7 @@ func (s *site) attachment(v view, r *http.Request) (any, *failure) {
 	name := r.PathValue("name")
 	found := v.attachments(AttachmentFilter{Name: name})
 	if len(found) == 0 {
-		return nil, &failure{http.StatusNotFound, fmt.Sprintf("VolumeAttachment %q does not exist. It may have been detached and deleted.", name)}
+		return nil, &failure{Code: http.StatusNotFound, Text: fmt.Sprintf("VolumeAttachment %q does not exist. It may have been detached and deleted.", name)}
 	}
 	in := v.input(found[0])
 	return attachmentPage{found[0], in.Driver, Diagnose(in)}, nil
@@ -123,7 +134,7 @@ type attachmentsPage struct {
 func (s *site) attachments(v view, r *http.Request) (any, *failure) {
 	filter, q, err := parseFilter(r, "q")
 	if err != nil {
-		return nil, &failure{http.StatusBadRequest, err.Error()}
+		return nil, &failure{Code: http.StatusBadRequest, Text: err.Error()}
 	}
 	p := attachmentsPage{Query: q.Get("q"), Filter: q}
 	q.Del("q")

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/probes"
 )
 
 func TestProbesSayWhichCheckFails(t *testing.T) {
@@ -16,9 +18,9 @@ func TestProbesSayWhichCheckFails(t *testing.T) {
 		}
 	}
 	var caches, workers error
-	h.health.Add(Ready, "config", func() error { return nil })
-	h.health.Add(Ready, "caches", func() error { return caches })
-	h.health.Add(Live, "workers", func() error { return workers })
+	h.health.Add(probes.Ready, "config", func() error { return nil })
+	h.health.Add(probes.Ready, "caches", func() error { return caches })
+	h.health.Add(probes.Live, "workers", func() error { return workers })
 	for _, tc := range []struct {
 		caches, workers error
 		path            string
@@ -56,7 +58,7 @@ func TestABrokenDriverLeavesTheProcessReadyAndLive(t *testing.T) {
 func TestLeaderElectionFailsWithTheError(t *testing.T) {
 	var lost error
 	h := newFakeHub()
-	h.health.Add(LeaderElection, "leases", func() error { return lost })
+	h.health.Add(probes.LeaderElection, "leases", func() error { return lost })
 	url := startServer(t, h)
 	if code, _, body := get(t, url+"/healthz/leader-election"); code != http.StatusOK || body != "ok" {
 		t.Errorf("got %d %q", code, body)

@@ -3,16 +3,12 @@ package status
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	_ "net/http/pprof" // in http.DefaultServeMux
-	"net/netip"
-	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +17,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/connlimit"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/httpguard"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/probes"
 )
 
 // closeGrace is how long requests may take to end when the server does.
@@ -38,7 +36,7 @@ type Options struct {
 	// Metrics has the counters.
 	Metrics *Metrics
 	// Probes says whether the process is live and ready.
-	Probes *Probes
+	Probes *probes.Probes
 	// AllowedHosts are names in the Host of requests to loopback addresses, besides localhost, IP addresses and the
 	// name that the commands use in their port-forward.
 	AllowedHosts []string
@@ -99,13 +97,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-const (
-	defaultMetricsPath = "/metrics"
-	// policy lets a page load only the hub's own files. No inline script or style runs, even if one passes the escaping
-	// of the templates.
-	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
-		"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
-)
+const defaultMetricsPath = "/metrics"
 
 var (
 	plainPath = regexp.MustCompile(`^(/[^/{}?#%\s]+)+$`)
@@ -133,7 +125,7 @@ func newHandler(o Options) http.Handler {
 		local.Handle("/debug/pprof/", http.DefaultServeMux)
 	}
 	local.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		reject(w, failure{http.StatusNotFound, "there is nothing at this path"})
+		httpguard.Reject(w, failure{Code: http.StatusNotFound, Text: "there is nothing at this path"})
 	})
 	all := http.NewServeMux()
 	all.Handle(o.MetricsPath, promhttp.HandlerFor(o.Metrics.Gatherer(o.Source), promhttp.HandlerOpts{
@@ -142,71 +134,21 @@ func newHandler(o Options) http.Handler {
 		ErrorLog:            scrapeLog{loglimit.New(10, time.Minute)},
 		MaxRequestsInFlight: 8,
 	}))
-	for _, path := range []string{Live, Ready, LeaderElection} {
+	for _, path := range []string{probes.Live, probes.Ready, probes.LeaderElection} {
 		all.Handle(path, o.Probes)
 	}
 	all.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if !isToLoopback(r) {
-			reject(w, failure{http.StatusNotFound, "only metrics and probes are served on this address: use kubectl port-forward for the status page, the API and profiles"})
+		if !httpguard.IsToLoopback(r) {
+			httpguard.Reject(w, failure{Code: http.StatusNotFound, Text: "only metrics and probes are served on this address: use kubectl port-forward for the status page, the API and profiles"})
 			return
 		}
 		local.ServeHTTP(w, r)
 	})
-	return guard(o.AllowedHosts, all)
-}
-
-// guard rejects all methods but GET and HEAD, and sets headers by which browsers only show the answer.
-//
-// It also rejects requests to a loopback address whose Host is a name of somebody else. A page of a website could
-// resolve its own name to 127.0.0.1 (DNS rebinding), and read what a port-forward on the user's machine serves. Others
-// than users of that machine reach the other addresses anyway, by any name.
-func guard(allowed []string, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Cache-Control", "no-store")
-		h.Set("Content-Security-Policy", policy)
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("X-Content-Type-Options", "nosniff")
-		switch {
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			h.Set("Allow", "GET, HEAD")
-			reject(w, failure{http.StatusMethodNotAllowed, "only GET and HEAD are served: nothing can be changed here"})
-		case isToLoopback(r) && !isOwnHost(r.Host, allowed):
-			reject(w, failure{http.StatusMisdirectedRequest, fmt.Sprintf("the host %q is not served on a loopback address: use localhost or an IP address, or name the host in --http-allowed-hosts of the hub", r.Host)})
-		default:
-			next.ServeHTTP(w, r)
-		}
-	})
-}
-
-// isToLoopback reports whether the local address of the request's connection is a loopback address.
-func isToLoopback(r *http.Request) bool {
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	return local != nil && local.IP.IsLoopback()
-}
-
-// ownName is localhost, or the name that the commands use in their port-forward. A website has no such name.
-var ownName = regexp.MustCompile(`^(localhost|csi-attach-hub\.[^.]+\.svc)$`)
-
-// isOwnHost reports whether the Host of a request, which may have a port, names this machine or is allowed.
-func isOwnHost(host string, allowed []string) bool {
-	name := strings.ToLower(strings.TrimSuffix((&url.URL{Host: host}).Hostname(), "."))
-	_, err := netip.ParseAddr(name)
-	return err == nil || ownName.MatchString(name) || slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(name, a) })
+	return httpguard.Guard(o.AllowedHosts, all)
 }
 
 // failure is why a request has no other answer.
-type failure struct {
-	Code int    `json:"-"` // of HTTP
-	Text string `json:"error"`
-}
-
-// reject answers with a failure.
-func reject(w http.ResponseWriter, f failure) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(f.Code)
-	_ = json.NewEncoder(w).Encode(f) // the client may have left
-}
+type failure = httpguard.Failure
 
 // scrapeLog logs the errors of promhttp: one for each metric that it cannot send to a client that has left.
 type scrapeLog struct{ limiter *loglimit.Limiter }

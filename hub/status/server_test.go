@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/httpguard"
 )
 
 // startServer serves a fakeHub on a loopback port until the test ends, and returns its URL.
@@ -114,7 +116,7 @@ func TestEveryAnswerTellsBrowsersToDoNothingWithIt(t *testing.T) {
 		_, header, _ := get(t, url+path)
 		for key, want := range map[string]string{
 			"Cache-Control":                "no-store",
-			"Content-Security-Policy":      policy,
+			"Content-Security-Policy":      httpguard.Policy,
 			"Cross-Origin-Resource-Policy": "same-origin",
 			"X-Content-Type-Options":       "nosniff",
 		} {

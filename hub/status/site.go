@@ -9,12 +9,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/httpguard"
 )
 
 // maxRenderings is how many answers (pages and JSON) are rendered at once. Further requests wait: refreshing browsers
@@ -44,13 +46,12 @@ func newSite(o Options) *site {
 		"long":       func(text string) string { return sanitize(text, longText) },
 		"segment":    url.PathEscape,
 		"otherNodes": otherNodes,
-		"bounded":    bounded,
+		"rich":       rich,
 		"statusText": http.StatusText,
 		"line":       func(d diagnosis.Diagnosis, of string) string { return d.Line(of, time.Now()) },
 		"age":        func(t time.Time) *moment { return momentOf(t, diagnosis.Length(time.Since(t))) },
 		"until":      func(t time.Time) *moment { return momentOf(t, diagnosis.Length(time.Until(t))) },
-		"at":         func(t time.Time) *moment { return at(t, time.Now()) },
-		"slow":       func(c Call) bool { return passed(c.Since, time.Now()) >= slow },
+		"at":         func(t time.Time) *moment { return momentOf(t, diagnosis.Ago(t, time.Now())) },
 		"spark":      func(driver string) *spark { return o.Metrics.spark(driver, time.Now()) },
 	}).ParseFS(pageTemplates, "page/*.html"))}
 }
@@ -120,7 +121,7 @@ func (s *site) serve(contentType string, render func(*http.Request, *bytes.Buffe
 		var body bytes.Buffer
 		code, err := limited(r, &body)
 		if err != nil {
-			reject(w, failure{http.StatusInternalServerError, err.Error()})
+			httpguard.Reject(w, failure{Code: http.StatusInternalServerError, Text: err.Error()})
 			return
 		}
 		w.Header().Set("Content-Type", contentType)
@@ -153,7 +154,29 @@ func momentOf(t time.Time, text string) *moment {
 	return &moment{t.UTC(), text}
 }
 
-// at returns the time of day with its age.
-func at(t, now time.Time) *moment {
-	return momentOf(t, t.UTC().Format("15:04:05 UTC, ")+diagnosis.Ago(t, now))
+// unbroken are the parts of a text that rich marks: what is in backquotes, and names in which a browser would break a line.
+var unbroken = regexp.MustCompile("`[^`\n]+`|[^\\s`]*[-/][^\\s`]*")
+
+// rich returns a text as HTML. A name in it breaks only if it is wider than its place, then after a slash or a dot. What is in backquotes
+// is code.
+func rich(text string) template.HTML {
+	out, rest := "", 0
+	whole := func(html string) string { return `<span class="w">` + html + `</span>` }
+	for _, at := range unbroken.FindAllStringIndex(text, -1) {
+		name := text[at[0]:at[1]]
+		out += template.HTMLEscapeString(text[rest:at[0]])
+		if rest = at[1]; name[0] == '`' {
+			out += "<code>" + template.HTMLEscapeString(strings.Trim(name, "`")) + "</code>"
+			continue
+		}
+		separator, parts := "/", ""
+		if !strings.Contains(name, separator) {
+			separator = "."
+		}
+		for part := range strings.SplitAfterSeq(name, separator) {
+			parts += whole(template.HTMLEscapeString(part))
+		}
+		out += whole(parts)
+	}
+	return template.HTML(out + template.HTMLEscapeString(text[rest:]))
 }

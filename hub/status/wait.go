@@ -14,8 +14,7 @@ const (
 	// WaitForDetach: the volume is detached from another node first: Node, or only
 	// VolumeAttachment where the object is gone from the cache.
 	WaitForDetach WaitKind = "detach"
-	// WaitForDanglingDetach: the volume is detached first from NodeID, where it was left attached and
-	// no VolumeAttachment asks for it.
+	// WaitForDanglingDetach: the volume is detached first from NodeID, where it is dangling.
 	WaitForDanglingDetach WaitKind = "danglingDetach"
 	// WaitForVolume: other work on the same volume ends first.
 	WaitForVolume WaitKind = "volume"
@@ -38,7 +37,7 @@ type Wait struct {
 	Node             string   `json:"node,omitempty"`             // WaitForDetach: where the volume is; may be empty. WaitForCapacity: the full node
 	Limit            int      `json:"limit,omitempty"`            // WaitForCapacity: allocatable.count of the CSINode, 0 if it is not known
 	Position         int      `json:"position,omitempty"`         // WaitForCapacity: in the line of the node, from 1
-	NodeID           string   `json:"nodeID,omitempty"`           // WaitForDanglingDetach: where the volume was left attached
+	NodeID           string   `json:"nodeID,omitempty"`           // WaitForDanglingDetach: where the volume is dangling
 	VolumeAttachment string   `json:"volumeAttachment,omitempty"` // WaitForDetach: the one that is detached first
 	DriverState      string   `json:"driverState,omitempty"`      // WaitForDriver: as in Driver.State
 	Reason           string   `json:"reason,omitempty"`           // WaitForDriver: as in Driver.Reason
@@ -62,7 +61,7 @@ func (w Wait) String() string {
 	}
 	return "waits for " + cmp.Or(map[WaitKind]string{
 		WaitForDetach:         "the detach from node " + w.Node,
-		WaitForDanglingDetach: "the detach from node ID " + w.NodeID + ", where the volume was left attached",
+		WaitForDanglingDetach: "the detach from node ID " + w.NodeID + ", where the volume is dangling",
 		WaitForVolume:         "other work on the same volume",
 		WaitForNode:           "other calls for the same node",
 		WaitForCapacity:       "a place on node " + w.Node + ", which is full",

@@ -19,7 +19,7 @@ var waits = []struct {
 	{status.Wait{}, ""},
 	{status.Wait{Kind: status.WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}, "waits for the detach from node worker-7"},
 	{status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-7"}, "waits for the detach by csi-7"},
-	{status.Wait{Kind: status.WaitForDanglingDetach, NodeID: "i-7"}, "waits for the detach from node ID i-7, where the volume was left attached"},
+	{status.Wait{Kind: status.WaitForDanglingDetach, NodeID: "i-7"}, "waits for the detach from node ID i-7, where the volume is dangling"},
 	{status.Wait{Kind: status.WaitForVolume}, "waits for other work on the same volume"},
 	{status.Wait{Kind: status.WaitForNode}, "waits for other calls for the same node"},
 	{status.Wait{Kind: status.WaitForWorker}, "waits for a worker of the driver"},
@@ -68,7 +68,7 @@ func TestDiagnosisOfAWaitSaysWhatToDo(t *testing.T) {
 	}{
 		{status.Wait{Kind: status.WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}, []string{"Run csi-attach-hub explain csi-7 to see why the volume is not detached yet."}},
 		{status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-7"}, []string{"Run csi-attach-hub explain csi-7 to see why the volume is not detached yet."}},
-		{status.Wait{Kind: status.WaitForDanglingDetach, NodeID: "i-7"}, []string{"left attached"}},
+		{status.Wait{Kind: status.WaitForDanglingDetach, NodeID: "i-7"}, []string{"explain driver"}},
 		{status.Wait{Kind: status.WaitForVolume}, []string{"one call for a volume at a time"}},
 		{status.Wait{Kind: status.WaitForNode}, []string{"maxPerNode: it is 3"}},
 		{status.Wait{Kind: status.WaitForWorker}, []string{"17 of 20"}},

@@ -21,7 +21,7 @@ import (
 func (v *virtual) elsewhere(name string) []diagnosis.Diagnosis {
 	d := v.hub.Drivers()[0]
 	found := status.DiagnoseWork(status.DiagnosisInput{Attachment: v.seen(name), Driver: &d, Now: time.Now()})
-	return slices.DeleteFunc(found, func(d diagnosis.Diagnosis) bool { return d.Verdict != diagnosis.PublishedElsewhere })
+	return slices.DeleteFunc(found, func(d diagnosis.Diagnosis) bool { return d.Verdict != diagnosis.Dangling })
 }
 
 // A volume that was attached by hand to another node, or left there by a process that was killed, blocked its attach until

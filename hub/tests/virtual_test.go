@@ -30,6 +30,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/probes"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -50,7 +51,7 @@ type virtual struct {
 	events  *eventrecord.FakeRecorder
 	hub     *hub.Hub                 // the one that was started last
 	updates chan<- registry.Snapshot // to that one
-	health  *status.Probes
+	health  *probes.Probes
 	dials   int
 	observe func(fakecsi.Event) // may be nil
 
@@ -74,7 +75,7 @@ func inVirtualTime(t *testing.T, f func(v *virtual)) {
 		api := fakekube.New()
 		*v = virtual{t: t, api: api, kube: api.Client(), cluster: testbed.NewCluster(api.Client()), backend: backend,
 			driver: registry.Driver{Name: virtualDriver, Endpoint: "unix:///virtual", Settings: registry.DefaultSettings()},
-			events: eventrecord.NewFakeRecorder(1_000_000), health: new(status.Probes), verbosity: 2}
+			events: eventrecord.NewFakeRecorder(1_000_000), health: new(probes.Probes), verbosity: 2}
 		v.options = hub.Options{Kube: v.kube, Events: v.events, Metrics: status.NewMetrics(), Probes: v.health, Grace: 10 * time.Second,
 			Connect: func(context.Context, registry.Driver) (hubdriver.Session, error) {
 				v.dials++

@@ -45,7 +45,7 @@ func (v *View) driversByName() func(string) *Driver {
 		if known[name] == nil {
 			d := Driver{Decider: attach.Driver{Name: name, NoAttach: !cache.AttachRequired(v.Cluster.CSIDriver(name))}}
 			if look := served[name]; look != nil {
-				d = look()
+				d = v.withLease(look())
 			}
 			known[name] = &d
 		}
@@ -85,6 +85,11 @@ func (v *View) Attachments(f status.AttachmentFilter) []status.Attachment {
 		shown = append(shown, v.describe(a, now))
 	}
 	return shown
+}
+
+// isStuck reports whether the operation has had no success for stuckAfter. What a user has paused is not stuck.
+func (a attachment) isStuck(now time.Time) bool {
+	return a.driver.Spec.Mode != registry.ModePaused && a.op.IsStuck(a.VolumeAttachment, a.driver.Spec.StuckAfter, now)
 }
 
 // needsDriver reports whether the driver of a VolumeAttachment has to be served.
@@ -134,10 +139,10 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 	case a.op != attach.Idle:
 		s.State = status.Waiting
 	case a.Status.Attached:
-		s.State = status.Attached
+		s.State, s.Fault = status.Attached, v.attachedFault(a, s)
 	}
 	if a.op == attach.Idle {
-		return s
+		return a.kept(s)
 	}
 	s.Operation = status.Operation(a.lane.String())
 	if !d.isServed() {
@@ -158,6 +163,11 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 		if s.State = status.Attaching; a.op == attach.Detaching {
 			s.State = status.Detaching
 		}
+	case d.isServedElsewhere:
+		s.Waiting = status.Wait{Kind: status.WaitForDriver, DriverState: status.StateReady, Reason: "served by " + d.Lease.Holder}
+		if s.LastError != "" {
+			s.State = status.Failing
+		}
 	case d.State != status.StateReady || d.Spec.Mode == registry.ModeObserve:
 		s.Waiting = status.Wait{Kind: status.WaitForDriver, DriverState: d.State,
 			Reason: cmp.Or(d.Reason, "only observed (`mode: observe` in drivers.yaml): another attacher should work for it")}
@@ -168,7 +178,7 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 			s.Waiting.Limit = attach.Allocatable(v.Cluster.CSINode(s.Node), s.Driver)
 		}
 	}
-	if a.op.IsStuck(a.VolumeAttachment, d.Spec.StuckAfter, now) {
+	if a.isStuck(now) {
 		s.State = status.Stuck
 	}
 	return s

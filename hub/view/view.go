@@ -56,7 +56,7 @@ type Driver struct {
 
 	ReadSecret func(context.Context, corev1.SecretReference) (*corev1.Secret, error)
 
-	isServedElsewhere bool // another replica of the hub works for it; set by complete
+	isServedElsewhere bool // another replica of the hub works for it; set by withLease
 }
 
 // Drivers implements status.Source: it returns every driver that is served or drains.
@@ -73,10 +73,8 @@ func (v *View) Drivers() []status.Driver {
 func (v *View) complete(d Driver, now time.Time) Driver {
 	d.Mode, d.Source, d.Endpoint, d.Workers = string(d.Spec.Mode), d.Spec.Source, string(d.Spec.Endpoint), d.Spec.Workers
 	d.Settings = status.Settings{Timeout: metav1.Duration{Duration: d.Spec.Timeout}, MaxPerNode: d.Spec.MaxPerNode, StuckAfter: metav1.Duration{Duration: d.Spec.StuckAfter}}
-	d.Lease = v.Lease(d.Spec)
-	d.Lease.Mine = d.Leads
-	isHolder := func(m lease.Member) bool { return m.Identity == d.Lease.Holder }
-	d.isServedElsewhere = !d.Leads && v.Leases != nil && slices.ContainsFunc(v.Leases.Members(), isHolder)
+	d = v.withLease(d)
+	d.Fault = d.socketFault()
 	if d.Known {
 		d.RecordedCalls = d.Decider.RecordedCalls(v.Cluster.AttachmentsOfDriver)
 	}
@@ -90,6 +88,15 @@ func (v *View) complete(d Driver, now time.Time) Driver {
 	if d.Observed != nil {
 		d.Checklist = v.checklist(d, now)
 	}
+	return d
+}
+
+// withLease returns a Driver with its lease.
+func (v *View) withLease(d Driver) Driver {
+	d.Lease = v.Lease(d.Spec)
+	d.Lease.Mine = d.Leads
+	isHolder := func(m lease.Member) bool { return m.Identity == d.Lease.Holder }
+	d.isServedElsewhere = !d.Leads && v.Leases != nil && slices.ContainsFunc(v.Leases.Members(), isHolder)
 	return d
 }
 
@@ -170,7 +177,7 @@ func (v *View) lanes(d *Driver, now time.Time) []status.Lane {
 		if va := d.Overlay.Attachment(key.Name); key.Kind == queue.AttachmentKind && va != nil {
 			a := d.look(va)
 			since = cmp.Or(a.since, since) // a move of the lease does not change the time of the object
-			if a.op.IsStuck(va, d.Spec.StuckAfter, now) {
+			if a.isStuck(now) {
 				one.Stuck, one.StuckSince = 1, since
 			}
 		}

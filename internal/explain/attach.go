@@ -31,7 +31,7 @@ func (v *volume) attaching(va *storagev1.VolumeAttachment) {
 	case v.pv.missing:
 		v.stop(found(diagnosis.VolumeMissing, object, "does not exist, and the VolumeAttachment names it", v.action(diagnosis.VolumeMissing)))
 	case pv != nil && pv.DeletionTimestamp != nil:
-		v.stop(v.lasting(diagnosis.VolumeBeingDeleted, object, "being deleted", pv.DeletionTimestamp.Time, heldBy(pv.Finalizers), v.action(diagnosis.VolumeBeingDeleted)))
+		v.stop(diagnosis.New(diagnosis.VolumeBeingDeleted, object, "being deleted", heldBy(pv.Finalizers), v.action(diagnosis.VolumeBeingDeleted)).From(pv.DeletionTimestamp.Time))
 	}
 	v.withoutDriver()
 	v.elsewhere()
@@ -46,7 +46,7 @@ func (v *volume) detaching(va *storagev1.VolumeAttachment) {
 	foreign := slices.DeleteFunc(slices.Clone(va.Finalizers), func(f string) bool { return f == own })
 	kept := found(diagnosis.FinalizerOfAnother, v.attachmentRef(), heldBy(foreign)+", which no attacher sets", "Ask the owner of that finalizer to remove it: the object stays until then.")
 	if len(foreign) == 0 {
-		kept.Fact, kept.Next = "has no finalizer left and is about to be removed", "Wait some seconds."
+		kept.Fact, kept.Actions = "has no finalizer left and is about to be removed", []string{"Wait some seconds."}
 	}
 	if len(foreign) == len(va.Finalizers) {
 		v.stop(kept)
@@ -82,19 +82,16 @@ func (v *volume) action(verdict diagnosis.Verdict) string {
 
 // withoutDriver stops if the driver has not registered a node ID on the node.
 func (v *volume) withoutDriver() {
-	object, node := "CSINode "+v.nodeName, v.csiNode.value
+	object := "CSINode " + v.nodeName
 	switch {
 	case v.csiNode.missing && v.node.missing:
 		v.stop(found(diagnosis.NodeMissing, "Node "+v.nodeName, "does not exist, and has no CSINode: the node is gone", "Delete the Pod, and the VolumeAttachment if it stays: nothing can be attached to this node."))
 	case v.csiNode.missing:
 		v.stop(found(diagnosis.NodeWithoutCSI, object, "does not exist: the node's kubelet has registered no CSI driver yet", v.action(diagnosis.NodeWithoutCSI)))
-	case node != nil:
-		i := slices.IndexFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == v.driver })
-		if i < 0 {
-			v.stop(found(diagnosis.NodeWithoutDriver, object, "driver "+v.driver+" is not registered on the node", v.action(diagnosis.NodeWithoutDriver)))
-			return
-		}
-		v.ok("%s has driver %s, node ID %s", object, v.driver, node.Spec.Drivers[i].NodeID)
+	case v.nodeID() != "":
+		v.ok("%s has driver %s, node ID %s", object, v.driver, v.nodeID())
+	case v.csiNode.value != nil:
+		v.stop(found(diagnosis.NodeWithoutDriver, object, "driver "+v.driver+" is not registered on the node", v.action(diagnosis.NodeWithoutDriver)))
 	}
 }
 
@@ -122,7 +119,7 @@ func (v *volume) tries(inStatus *storagev1.VolumeError) {
 		case diagnosis.Queued:
 			v.later(f)
 		case diagnosis.Retrying:
-			f.Next = ""
+			f.Actions = nil
 			v.note(f)
 		case diagnosis.Stuck:
 			v.note(f)
@@ -141,7 +138,7 @@ func (v *volume) tries(inStatus *storagev1.VolumeError) {
 	}
 }
 
-func (v *volume) stopUnlessStopped(f Finding) {
+func (v *volume) stopUnlessStopped(f diagnosis.Diagnosis) {
 	if v.report.Stop == nil {
 		v.stop(f)
 	}
@@ -194,15 +191,15 @@ var sameCause = [][]diagnosis.Verdict{
 }
 
 // failed says what the last error means, unless the walk has stopped at its cause already.
-func (v *volume) failed(f Finding, cause diagnosis.Verdict) {
+func (v *volume) failed(f diagnosis.Diagnosis, cause diagnosis.Verdict) {
 	secret := v.secret.Namespace + "/" + v.secret.Name
 	switch {
 	case slices.ContainsFunc(sameCause, func(all []diagnosis.Verdict) bool { return slices.Contains(all, cause) && v.stopsAt(all...) }):
 	case cause == diagnosis.SecretMissing && v.secretExists.value != nil:
-		f.Fact, f.Next = f.Fact+"; the secret exists now", "Wait for the next try."
+		f.Detail, f.Actions = f.Detail+"; the secret exists now", []string{"Wait for the next try."}
 		v.later(f)
-	case f.Verdict == diagnosis.SecretForbidden && !strings.Contains(f.Next, "secret "+secret+","):
-		f.Next = v.action(f.Verdict) // whoever may write the status of a VolumeAttachment could name another secret
+	case f.Verdict == diagnosis.SecretForbidden && !strings.Contains(strings.Join(f.Actions, " "), "secret "+secret+","):
+		f.Actions = []string{v.action(f.Verdict)} // whoever may write the status of a VolumeAttachment could name another secret
 		fallthrough
 	default:
 		v.stop(f)

@@ -18,14 +18,14 @@ import (
 // cure adds the exact commands that mend what a finding names. It decides by objects, never by the text of an error, whose
 // writer could name something else. Other findings have a sentence only. The hub itself has the commands for a full node and
 // for a dangling volume.
-func (v *volume) cure(f *Finding) {
+func (v *volume) cure(f *diagnosis.Diagnosis) {
 	switch f.Verdict {
 	case diagnosis.LeaseHeld:
 		v.freeLease(f)
 	case diagnosis.SecretMissing:
 		if v.secretExists.missing {
 			f.Commands = v.commands([]string{"kubectl", "-n", v.secret.Namespace, "create", "secret", "generic", v.secret.Name, "--from-env-file=FILE"})
-			f.Next += " FILE has its keys and values, one KEY=VALUE in a line, as the driver's documentation has them."
+			f.Actions = append(f.Actions, "FILE has its keys and values, one KEY=VALUE in a line, as the driver's documentation has them.")
 		}
 	case diagnosis.NodeMissing:
 		v.withdraw(f)
@@ -60,7 +60,7 @@ func (e *explainer) commands(lines ...[]string) []string {
 
 // withdraw deletes a VolumeAttachment for a node that is gone, after the Pods that ask for it. The hub removes its finalizer
 // only after it has detached what may be attached.
-func (v *volume) withdraw(f *Finding) {
+func (v *volume) withdraw(f *diagnosis.Diagnosis) {
 	va := v.va.value
 	if va == nil || va.DeletionTimestamp != nil || va.Status.Attached {
 		return
@@ -76,20 +76,21 @@ func (v *volume) withdraw(f *Finding) {
 
 // outOfService names the node to which a volume is attached if that is not ready: its kubelet does not unmount the volume,
 // and kube-controller-manager does not detach it before the taint says that the machine is off.
-func (v *volume) outOfService(f *Finding) {
+func (v *volume) outOfService(f *diagnosis.Diagnosis) {
 	node := v.otherNode.value
 	c := ready(node)
 	if c == nil || c.Status == corev1.ConditionTrue {
 		return
 	}
 	v.note(*f)
-	*f = v.lasting(diagnosis.AttachedToNotReadyNode, "Node "+node.Name, "not ready, and the volume is attached there", c.LastTransitionTime.Time, cmp.Or(c.Message, c.Reason), "")
+	*f = diagnosis.New(diagnosis.AttachedToNotReadyNode, "Node "+node.Name, "not ready, and the volume is attached there", cmp.Or(c.Message, c.Reason)).From(c.LastTransitionTime.Time)
 	untaint := fmt.Sprintf("When the node is back, remove the taint: kubectl taint nodes %s %s-.", node.Name, corev1.TaintNodeOutOfService)
 	if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) {
-		f.Next = "Wait: the node has the taint " + corev1.TaintNodeOutOfService + ", so kube-controller-manager deletes its Pods and detaches their volumes. " + untaint
+		f.Actions = []string{"Wait: the node has the taint " + corev1.TaintNodeOutOfService + ", so kube-controller-manager deletes its Pods and detaches their volumes.", untaint}
 		return
 	}
-	f.Next = fmt.Sprintf("Make sure that the machine of node %s is off: two nodes that write to the volume destroy its data. Then taint the node: kube-controller-manager deletes its Pods and detaches their volumes. %s", node.Name, untaint)
+	f.Actions = []string{"Make sure that the machine of node " + node.Name + " is off: two nodes that write to the volume destroy its data. " +
+		"Then taint the node: kube-controller-manager deletes its Pods and detaches their volumes.", untaint}
 	f.Commands = v.commands([]string{"kubectl", "taint", "nodes", node.Name, corev1.TaintNodeOutOfService + "=nodeshutdown:NoExecute"})
 }
 
@@ -106,7 +107,7 @@ func (v *volume) waitingPods() []corev1.Pod {
 
 // requireAttach makes the CSIDriver again with attachRequired: true, since the API server lets nobody change the field.
 // The kubelet decides for the life of a Pod whether its volumes are attached, so that the waiting Pods are made again too.
-func (v *volume) requireAttach(f *Finding) {
+func (v *volume) requireAttach(f *diagnosis.Diagnosis) {
 	change := diagnosis.Commands(
 		[]string{"kubectl", "get", "csidriver", v.driver, "-o", "json"},
 		[]string{"kubectl", "patch", "--local", "-f", "-", "--type=merge", "-p", `{"spec":{"attachRequired":true}}`, "-o", "json"},
@@ -117,7 +118,7 @@ func (v *volume) requireAttach(f *Finding) {
 	var lines [][]string
 	for _, pod := range v.waitingPods() {
 		if metav1.GetControllerOf(&pod) == nil {
-			f.Next += " Delete " + ref(Pod, pod.Namespace, pod.Name) + " and create it again: it has no controller that does."
+			f.Actions = append(f.Actions, "Delete "+ref(Pod, pod.Namespace, pod.Name)+" and create it again: it has no controller that does.")
 			continue
 		}
 		lines = append(lines, []string{"kubectl", "-n", pod.Namespace, "delete", "pod", pod.Name})
@@ -130,7 +131,7 @@ func (v *volume) requireAttach(f *Finding) {
 const unrenewedAfter = 40 * time.Second
 
 // freeLease takes the lease away from another attacher that is gone.
-func (v *volume) freeLease(f *Finding) {
+func (v *volume) freeLease(f *diagnosis.Diagnosis) {
 	l := v.leaseRead.value
 	ours := slices.Contains(v.view.Members(), v.lease.Holder)
 	read := l != nil && l.Spec.RenewTime != nil && v.lease.Duration > 0 // else the hub sees another holder

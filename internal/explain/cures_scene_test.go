@@ -19,6 +19,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
@@ -199,19 +200,19 @@ func (s *cureScene) explain(question string) explain.Report {
 
 // explainedUntil asks until the answer stops at a verdict and has commands: hub and players need time to get there. It
 // returns the stop and the text for people.
-func (s *cureScene) explainedUntil(question string, want diagnosis.Verdict) (explain.Finding, string) {
+func (s *cureScene) explainedUntil(question string, want diagnosis.Verdict) (diagnosis.Diagnosis, string) {
 	s.t.Helper()
 	var report explain.Report
-	var stop *explain.Finding
+	var stop *diagnosis.Diagnosis
 	s.until("explain stops at "+string(want), func() bool {
 		report = s.explain(question)
 		stop = stopOf(report)
 		return stop != nil && stop.Verdict == want && len(stop.Commands) > 0
-	}, func() string { return report.Text() })
+	}, func() string { return report.Text(statustable.Style{}, true) })
 	if code := report.Result.ExitCode(); code != 1 {
-		s.t.Errorf("the exit code is %d, want 1:\n%s", code, report.Text())
+		s.t.Errorf("the exit code is %d, want 1:\n%s", code, report.Text(statustable.Style{}, true))
 	}
-	return *stop, report.Text()
+	return *stop, report.Text(statustable.Style{}, true)
 }
 
 // allWell waits until explain has nothing to say about a question.
@@ -221,5 +222,5 @@ func (s *cureScene) allWell(question string) {
 	s.until("explain says that all is well", func() bool {
 		report = s.explain(question)
 		return report.Result.ExitCode() == 0
-	}, func() string { return report.Text() })
+	}, func() string { return report.Text(statustable.Style{}, true) })
 }

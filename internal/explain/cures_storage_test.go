@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
@@ -34,7 +34,7 @@ var storageCures = []cure{
 		},
 		breaks:  func(s *cureScene) { s.attachByHand(s.name) },
 		ask:     (*cureScene).attachAfterUnused,
-		verdict: diagnosis.PublishedElsewhere, object: "driver {name}", words: []string{"is listed at node ID id-of-{name}-node2 (node {name}-node2) without a VolumeAttachment"},
+		verdict: diagnosis.Dangling, object: "driver {name}", words: []string{"is listed at node ID id-of-{name}-node2 (node {name}-node2) without a VolumeAttachment"},
 	},
 }
 
@@ -104,16 +104,16 @@ func (s *cureScene) attachAfterUnused() string {
 	unused := s.name + "-unused"
 	s.must(s.world.Cluster.Create(s.ctx, testbed.PersistentVolume{Name: unused, Driver: s.driver.Name}))
 	s.attachByHand(unused)
-	var notes []explain.Finding
+	var notes []diagnosis.Diagnosis
 	s.until("explain notes that the volume dangles", func() bool {
 		notes = s.dangling("pv/" + unused)
 		return len(notes) == 1
-	}, func() string { return s.explain("pv/" + unused).Text() })
+	}, func() string { return s.explain("pv/"+unused).Text(statustable.Style{}, true) })
 	if want := "volume " + unused + " is listed at node ID " + testbed.NodeID(s.otherNode()); !strings.Contains(notes[0].Fact, want) {
 		s.t.Errorf("the fact %q lacks %q", notes[0].Fact, want)
 	}
 	s.shell(strings.Join(notes[0].Commands, "\n"))
-	s.until("the volume is not reported any more", func() bool { return len(s.dangling("pv/"+unused)) == 0 }, func() string { return s.explain("pv/" + unused).Text() })
+	s.until("the volume is not reported any more", func() bool { return len(s.dangling("pv/"+unused)) == 0 }, func() string { return s.explain("pv/"+unused).Text(statustable.Style{}, true) })
 	if s.driver.Backend.Books().IsAttached(unused, testbed.NodeID(s.otherNode())) {
 		s.t.Errorf("%s is attached", unused)
 	}
@@ -121,11 +121,11 @@ func (s *cureScene) attachAfterUnused() string {
 }
 
 // dangling returns the notes of an answer that are of dangling volumes.
-func (s *cureScene) dangling(question string) []explain.Finding {
+func (s *cureScene) dangling(question string) []diagnosis.Diagnosis {
 	s.t.Helper()
-	var notes []explain.Finding
+	var notes []diagnosis.Diagnosis
 	for _, v := range s.explain(question).Volumes {
 		notes = append(notes, v.Notes...)
 	}
-	return slices.DeleteFunc(notes, func(n explain.Finding) bool { return n.Verdict != diagnosis.Dangling })
+	return slices.DeleteFunc(notes, func(n diagnosis.Diagnosis) bool { return n.Verdict != diagnosis.Dangling })
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
@@ -105,13 +106,13 @@ func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 				t.Errorf("the cause is about %s, want %s", stop.Object, want)
 			}
 			for _, word := range c.words {
-				if !strings.Contains(stop.Fact, named(word)) {
-					t.Errorf("the fact %q lacks %q", stop.Fact, named(word))
+				if !strings.Contains(stop.Text(time.Now()), named(word)) {
+					t.Errorf("the fact %q lacks %q", stop.Text(time.Now()), named(word))
 				}
 			}
 			script := strings.Join(stop.Commands, "\n")
 			for _, line := range stop.Commands {
-				if !strings.Contains(text, "\n           "+line+"\n") {
+				if !strings.Contains(text, "\n            "+line+"\n") {
 					t.Errorf("the text has no line with the command %s:\n%s", line, text)
 				}
 			}
@@ -121,7 +122,7 @@ func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 			if words := toFill.FindAllString(script, -1); len(words) > 0 {
 				t.Fatalf("the row fills in no value for %q in\n%s", words, script)
 			}
-			t.Logf("%s: %s\n%s", stop.Object, stop.Fact, script)
+			t.Logf("%s: %s\n%s", stop.Object, stop.Text(time.Now()), script)
 			s.shell(script)
 			if c.cured != nil {
 				c.cured(s)
@@ -134,9 +135,9 @@ func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 }
 
 // stopOf returns the stop of a report, nil if there is none.
-func stopOf(r explain.Report) *explain.Finding {
+func stopOf(r explain.Report) *diagnosis.Diagnosis {
 	if r.Subject != nil && len(r.Subject.Reasons) > 0 {
-		return &r.Subject.Reasons[0].Finding
+		return &r.Subject.Reasons[0].Diagnosis
 	}
 	for _, v := range r.Volumes {
 		if v.Stop != nil {

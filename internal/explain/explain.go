@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,12 +66,17 @@ type explainer struct {
 func Explain(ctx context.Context, q Question, s Sources) (Report, error) {
 	e := &explainer{Sources: s, reader: reader{objects: map[string]any{}}, now: time.Now(), question: q}
 	e.askHub(ctx)
-	r := Report{Question: q, Result: Attached, Volumes: []VolumeReport{}, AsOf: e.now.UTC()}
+	r := Report{Question: q, Result: NotNeeded, Volumes: []VolumeReport{}, AsOf: e.now.UTC()}
+	several := e.resolve(ctx)
+	r.Question = e.question
 	exists, err := e.answer(ctx, &r)
-	if err != nil {
-		return Report{}, fmt.Errorf("read %s: %w", q, err)
-	}
-	if !exists {
+	switch {
+	case len(several) > 0:
+		shown := strings.Join(several[:min(mostNames, len(several))], ", ")
+		r.Result, r.Stop, r.Subject = NotFound, new(found(diagnosis.ObjectNotFound, q.Name, fmt.Sprintf("could be %d objects: %s", len(several), shown), "Give the kind before the name, and the whole name.")), nil
+	case err != nil:
+		return Report{}, fmt.Errorf("read %s: %w", e.question, err)
+	case !exists:
 		r.Result, r.Stop, r.Subject = NotFound, e.notFound(), nil
 	}
 	r.Unknown = e.unknown
@@ -98,6 +104,9 @@ func (e *explainer) askHub(ctx context.Context) {
 	e.missed("the hub (which drivers it serves, whether it can call them, its queues, the next tries)", e.HubErr)
 }
 
+// worst are the results of volumes, the worst last.
+var worst = []Result{NotNeeded, Attached, NotKnown, Attention, Waiting}
+
 // answer answers the question, and reports whether its object exists.
 func (e *explainer) answer(ctx context.Context, r *Report) (exists bool, err error) {
 	switch e.question.Kind {
@@ -120,9 +129,7 @@ func (e *explainer) answer(ctx context.Context, r *Report) (exists bool, err err
 	for i, v := range e.volumes {
 		v.read(ctx)
 		v.explain(e.volumes[:i])
-		if v.report.Result == Waiting || r.Result == Attached {
-			r.Result = v.report.Result
-		}
+		r.Result = slices.MaxFunc([]Result{r.Result, v.report.Result}, func(a, b Result) int { return cmp.Compare(slices.Index(worst, a), slices.Index(worst, b)) })
 		r.Volumes = append(r.Volumes, v.report)
 	}
 	slices.SortStableFunc(r.Volumes, func(a, b VolumeReport) int { return cmp.Compare(b.Result.ExitCode(), a.Result.ExitCode()) })
@@ -130,7 +137,7 @@ func (e *explainer) answer(ctx context.Context, r *Report) (exists bool, err err
 }
 
 // notFound says that there is no such object, and what it left attached.
-func (e *explainer) notFound() *Finding {
+func (e *explainer) notFound() *diagnosis.Diagnosis {
 	for _, d := range e.view.Drivers {
 		for _, u := range d.Dangling {
 			if e.question == (Question{Kind: VolumeAttachment, Name: u.VolumeAttachment}) || e.question == (Question{Kind: PersistentVolume, Name: u.PersistentVolume}) {

@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
 )
 
 // mustAsk answers a question about a world that can be asked.
@@ -61,7 +63,7 @@ func TestReportsReadWell(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
 				tt.change(w)
-				golden(t, name, w.mustAsk(t, tt.question).Text())
+				golden(t, name, w.mustAsk(t, tt.question).Text(statustable.Style{}, true))
 			})
 		})
 	}
@@ -108,8 +110,8 @@ func TestFindingsBesideTheStopAreNotes(t *testing.T) {
 				for _, n := range r.Volumes[0].Notes {
 					got = append(got, n.Verdict)
 				}
-				if !slices.Equal(got, tt.want) || !strings.Contains(r.Text(), tt.words) {
-					t.Errorf("noted %v, want %v and %q:\n%s", got, tt.want, tt.words, r.Text())
+				if !slices.Equal(got, tt.want) || !strings.Contains(r.Text(statustable.Style{}, true), tt.words) {
+					t.Errorf("noted %v, want %v and %q:\n%s", got, tt.want, tt.words, r.Text(statustable.Style{}, true))
 				}
 			})
 		})
@@ -126,7 +128,7 @@ func TestOneVolumeOfAPodThatWaitsMakesItWait(t *testing.T) {
 	w.more = append(w.more, claim, pv)
 	r := w.mustAsk(t, byPod)
 	if r.Result != explain.Waiting || len(r.Volumes) != 2 || r.Volumes[0].Result != explain.Waiting || r.Volumes[1].Result != explain.Attached {
-		t.Errorf("want waiting of waiting and attached:\n%s", r.Text())
+		t.Errorf("want waiting of waiting and attached:\n%s", r.Text(statustable.Style{}, true))
 	}
 }
 
@@ -141,7 +143,7 @@ func TestAnObjectThatWasNotReadIsNeverCalledMissing(t *testing.T) {
 				w.forbidden = []string{kind.resource}
 				r, err := w.asked(t, way)
 				gone := r.Result == explain.NotFound && name == "not asked" && way == byVA && kind.resource != "volumeattachments"
-				if text := r.Text(); err == nil && !gone && (strings.Contains(text, "does not exist") || kind.resource == "volumeattachments" && strings.Contains(text, "has no VolumeAttachment")) {
+				if text := r.Text(statustable.Style{}, true); err == nil && !gone && (strings.Contains(text, "does not exist") || kind.resource == "volumeattachments" && strings.Contains(text, "has no VolumeAttachment")) {
 					t.Errorf("%s, %s not read, explain %s:\n%s", name, kind.resource, way, text)
 				}
 			}
@@ -160,7 +162,7 @@ func TestWhatCouldNotBeReadIsSaidOnce(t *testing.T) {
 		t.Errorf("%d things are not known, want 4: %q", len(r.Unknown), r.Unknown)
 	}
 	for _, word := range []string{"connection refused", "queues", "leases is forbidden", "csidrivers is forbidden", "Secret default/creds"} {
-		if text := r.Text(); !strings.Contains(text, word) {
+		if text := r.Text(statustable.Style{}, true); !strings.Contains(text, word) {
 			t.Errorf("%q is not in:\n%s", word, text)
 		}
 	}
@@ -169,7 +171,7 @@ func TestWhatCouldNotBeReadIsSaidOnce(t *testing.T) {
 func TestAHostileErrorNeitherActsOnTheTerminalNorLooksLikeAnotherLine(t *testing.T) {
 	w := newWorld()
 	fails("rpc error: code = Internal desc = \x1b[2J\x1b]0;title\x07\n  ok    all is well\u202e\u009b31m")(w)
-	text := w.mustAsk(t, byVA).Text()
+	text := w.mustAsk(t, byVA).Text(statustable.Style{}, true)
 	for _, r := range text {
 		if r != '\n' && !unicode.IsGraphic(r) {
 			t.Errorf("%q is in %q", r, text)
@@ -180,12 +182,28 @@ func TestAHostileErrorNeitherActsOnTheTerminalNorLooksLikeAnotherLine(t *testing
 	}
 }
 
+func TestATerminalGetsColoursAndWrappedLinesAndFoldsWhatIsInOrder(t *testing.T) {
+	w := newWorld()
+	failing(w)
+	text := w.mustAsk(t, byVA).Text(statustable.Style{Width: 60, Color: true}, false)
+	for _, want := range []string{"\x1b[1;31mPROBLEM\x1b[0m  driver", "\n         -> Look at", "\x1b[32mok\x1b[0m       all else (5 facts): -v shows them\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	for line := range strings.Lines(regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(text, "")) {
+		if len(line) > 61 {
+			t.Errorf("%q is too long", line)
+		}
+	}
+}
+
 func TestParseQuestion(t *testing.T) {
 	for text, want := range map[string]explain.Question{
 		"driver/a":             {Kind: explain.Driver, Name: "a"},
 		"node/a":               {Kind: explain.Node, Name: "a"},
 		"node/":                {},
-		"csi-1":                {Kind: explain.VolumeAttachment, Name: "csi-1"},
+		"csi-1":                {Namespace: "team", Name: "csi-1"},
 		"va/csi-1":             {Kind: explain.VolumeAttachment, Name: "csi-1"},
 		"pv/a":                 {Kind: explain.PersistentVolume, Name: "a"},
 		"persistentvolume/a":   {Kind: explain.PersistentVolume, Name: "a"},
@@ -207,6 +225,25 @@ func TestParseQuestion(t *testing.T) {
 		got, err := explain.ParseQuestion(text, "team")
 		if got != want || (err == nil) != (want != explain.Question{}) {
 			t.Errorf("ParseQuestion(%q) = %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+}
+
+func TestANameIsEnoughIfOnlyOneObjectHasIt(t *testing.T) {
+	for asked, want := range map[string]string{
+		"web": "Pod default/web, volume data, claim default/data, PersistentVolume pv-1 on node node-1: waiting", "pv-1": "PersistentVolume pv-1, claim default/data on node node-1: waiting", "data": "PersistentVolumeClaim default/data, PersistentVolume pv-1 on node node-1: waiting",
+		"node-1": "Node node-1: fine", driverName: "driver " + driverName + ": fine", "csi-1": "VolumeAttachment csi-1, claim default/data, PersistentVolume pv-1 on node node-1: waiting",
+		"csi-2": "VolumeAttachment csi-2222, PersistentVolume pv-2 on node node-1: waiting", "va/csi-22": "VolumeAttachment csi-2222, PersistentVolume pv-2 on node node-1: waiting", "csi-3": "VolumeAttachment csi-3: not found",
+		"csi-":    "VolumeAttachment csi-: not found\nPROBLEM  csi-: could be 2 objects: VolumeAttachment csi-1, VolumeAttachment csi-2222",
+		"node":    "VolumeAttachment node: not found",
+		"both":    "VolumeAttachment both: not found\nPROBLEM  both: could be 2 objects: Node both, Pod default/both",
+		"va/both": "VolumeAttachment both: not found",
+	} {
+		w := newWorld()
+		w.more = append(w.more, attachmentOf("csi-2222", "pv-2", "node-1"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "both"}},
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "both"}})
+		if got := w.mustAsk(t, asked).Text(statustable.Style{}, true); !strings.HasPrefix(got, want) {
+			t.Errorf("explain %s says\n%s\nwant %s", asked, got, want)
 		}
 	}
 }
@@ -245,10 +282,7 @@ func TestExplainStopsWithTheWordsOfTheStatusPage(t *testing.T) {
 				}
 				page := status.Diagnose(in)[0]
 				stop := *w.mustAsk(t, byVA).Volumes[0].Stop
-				if stop.Next == "Wait." && len(page.Actions) == 0 {
-					stop.Next = "" // a page that says nothing to do shows nothing
-				}
-				if stop.Verdict != page.Verdict || stop.Object != page.Object || stop.Fact != page.Text(time.Now()) || stop.Next != strings.Join(page.Actions, " ") {
+				if stop.Verdict != page.Verdict || stop.Object != page.Object || stop.Text(time.Now()) != page.Text(time.Now()) || strings.Join(stop.Actions, " ") != strings.Join(page.Actions, " ") {
 					t.Errorf("explain says %+v, the page %+v", stop, page)
 				}
 			})
@@ -277,10 +311,10 @@ func TestExplainGivesTheReasonsOfADriversHealth(t *testing.T) {
 				want := w.View(t.Context()).Drivers[0].Health
 				r := w.mustAsk(t, "driver/"+driverName)
 				if string(r.Result) != string(want.State) || !r.Subject.Since.Equal(want.Since) || len(r.Subject.Reasons) != len(want.Reasons) || (r.ExitCode() == 1) != want.Needs() {
-					t.Fatalf("explain says %s, the hub %+v:\n%s", r.Result, want, r.Text())
+					t.Fatalf("explain says %s, the hub %+v:\n%s", r.Result, want, r.Text(statustable.Style{}, true))
 				}
 				for i, reason := range want.Reasons {
-					if got := r.Subject.Reasons[i]; got.Health != reason.State || got.Verdict != reason.Verdict || got.Fact != reason.Text(time.Now()) || got.Next != strings.Join(reason.Actions, " ") {
+					if got := r.Subject.Reasons[i]; got.State != reason.State || got.Verdict != reason.Verdict || got.Text(time.Now()) != reason.Text(time.Now()) || !slices.Equal(got.Actions, reason.Actions) {
 						t.Errorf("explain says %+v, the hub %+v", got, reason)
 					}
 				}
@@ -301,7 +335,7 @@ func TestAnOpenCheckIsNoSuccess(t *testing.T) {
 		w := newWorld()
 		tt.change(w)
 		if r := w.mustAsk(t, "driver/"+driverName); r.ExitCode() != tt.code {
-			t.Errorf("%s: exit code %d, want %d:\n%s", name, r.ExitCode(), tt.code, r.Text())
+			t.Errorf("%s: exit code %d, want %d:\n%s", name, r.ExitCode(), tt.code, r.Text(statustable.Style{}, true))
 		}
 	}
 }
@@ -377,7 +411,7 @@ func TestCommandsAreThoseThatTheObjectsAllow(t *testing.T) {
 				report := w.mustAsk(t, question)
 				stop := report.Volumes[0].Stop
 				if tt.want == "" {
-					if stop != nil || report.Result != explain.Attached {
+					if stop != nil || report.Result != explain.Attached && report.Result != explain.NotNeeded {
 						t.Errorf("got %s, %+v; want attached", report.Result, stop)
 					}
 					return
@@ -389,8 +423,8 @@ func TestCommandsAreThoseThatTheObjectsAllow(t *testing.T) {
 					t.Errorf("the commands are\n%s\nwant\n%s", got, tt.commands)
 				}
 				for words := range strings.SplitSeq(tt.next, "|") {
-					if !strings.Contains(stop.Next, words) {
-						t.Errorf("%q lacks %q", stop.Next, words)
+					if !strings.Contains(strings.Join(stop.Actions, " "), words) {
+						t.Errorf("%q lacks %q", strings.Join(stop.Actions, " "), words)
 					}
 				}
 			})
@@ -407,8 +441,8 @@ func TestCommandsAreLinesToBeCopied(t *testing.T) {
 		reason("paused", "kubectl annotate x 'two  spaces'", "csi-attach-hub explain driver/x"),
 		reason("hostile", "kubectl get hidden", "rm \x1b[2K\u202e hidden"),
 	}}
-	want := "        -> Resume it.\n           kubectl annotate x 'two  spaces'\n           csi-attach-hub explain driver/x\n"
-	if text := w.mustAsk(t, "driver/"+driverName).Text(); !strings.Contains(text, want) || strings.Contains(text, "hidden") {
+	want := "         -> Resume it.\n            kubectl annotate x 'two  spaces'\n            csi-attach-hub explain driver/x\n"
+	if text := w.mustAsk(t, "driver/"+driverName).Text(statustable.Style{}, true); !strings.Contains(text, want) || strings.Contains(text, "hidden") {
 		t.Errorf("got\n%s\nwant in it\n%s", text, want)
 	}
 }

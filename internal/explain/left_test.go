@@ -8,6 +8,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
 )
 
 // left has the driver say that a volume was left attached at the node ID id-0.
@@ -34,20 +35,20 @@ func TestVolumeThatWasLeftAttachedIsSaidToBe(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var notes []explain.Finding
+			var notes []diagnosis.Diagnosis
 			for _, v := range report.Volumes {
 				for _, n := range v.Notes {
-					if n.Verdict == diagnosis.LeftAttached {
+					if n.Verdict == diagnosis.Dangling {
 						notes = append(notes, n)
 					}
 				}
 			}
 			if len(notes) != 1 {
-				t.Fatalf("%d notes, want one:\n%s", len(notes), report.Text())
+				t.Fatalf("%d notes, want one:\n%s", len(notes), report.Text(statustable.Style{}, true))
 			}
 			const fact = "volume vol-1 is or may be attached at node ID id-0 (node node-0) without a VolumeAttachment for 60m: 3 tries in a row to detach it failed: "
-			if got := notes[0]; !strings.HasPrefix(got.Fact, fact) || !strings.HasSuffix(got.Fact, "rpc error: code = Internal desc = array busy") {
-				t.Errorf("noted %q", got.Fact)
+			if got := notes[0]; !strings.HasPrefix(got.Text(time.Now()), fact) || !strings.HasSuffix(got.Text(time.Now()), "rpc error: code = Internal desc = array busy") {
+				t.Errorf("noted %q", got.Text(time.Now()))
 			}
 		})
 	}
@@ -58,8 +59,8 @@ func TestVolumeOfTheSameNameThatWasLeftAttachedIsAnother(t *testing.T) {
 	w := newWorld()
 	w.left("vol-0", "pv-1")
 	report, err := w.asked(t, "pv/pv-1")
-	if err != nil || strings.Contains(report.Text(), "id-0") {
-		t.Errorf("%v\n%s", err, report.Text())
+	if err != nil || strings.Contains(report.Text(statustable.Style{}, true), "id-0") {
+		t.Errorf("%v\n%s", err, report.Text(statustable.Style{}, true))
 	}
 }
 
@@ -69,16 +70,16 @@ func TestObjectThatIsGoneIsNotSaidToBeDetachedIfItsVolumeWasLeftAttached(t *test
 		w.left("vol-0", "pv-0")
 		report, err := w.asked(t, question)
 		if err != nil || report.Result != explain.NotFound || report.Stop == nil {
-			t.Fatalf("%s: %v\n%s", question, err, report.Text())
+			t.Fatalf("%s: %v\n%s", question, err, report.Text(statustable.Style{}, true))
 		}
-		if text := report.Text(); !strings.Contains(text, "volume vol-0 is or may be attached at node ID id-0") || strings.Contains(text, "was detached") {
+		if text := report.Text(statustable.Style{}, true); !strings.Contains(text, "volume vol-0 is or may be attached at node ID id-0") || strings.Contains(text, "was detached") {
 			t.Errorf("%s:\n%s", question, text)
 		}
 	}
 	w := newWorld()
 	w.left("vol-0", "") // of an inline volume
-	if report, err := w.asked(t, "pv/pv-9"); err != nil || strings.Contains(report.Text(), "vol-0") {
-		t.Errorf("%v\n%s", err, report.Text())
+	if report, err := w.asked(t, "pv/pv-9"); err != nil || strings.Contains(report.Text(statustable.Style{}, true), "vol-0") {
+		t.Errorf("%v\n%s", err, report.Text(statustable.Style{}, true))
 	}
 }
 
@@ -91,7 +92,7 @@ func (w *world) dangles(handle, pv string) {
 
 // commandLines are the commands that detach a volume from node-0, as the report shows them.
 func commandLines(pv string) string {
-	return "           " + strings.Join(diagnosis.DetachCommands(driverName, "node-0", pv), "\n           ") + "\n"
+	return "            " + strings.Join(diagnosis.DetachCommands(driverName, "node-0", pv), "\n            ") + "\n"
 }
 
 func TestDanglingVolumeIsExplainedWithTheCommandsThatDetachIt(t *testing.T) {
@@ -110,8 +111,8 @@ func TestDanglingVolumeIsExplainedWithTheCommandsThatDetachIt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text := report.Text()
-			const fact = "driver csi.example.com: volume vol-1 is listed at node ID id-0 (node node-0) without a VolumeAttachment for 60m\n"
+			text := report.Text(statustable.Style{}, true)
+			const fact = "volume vol-1 is listed at node ID id-0 (node node-0) without a VolumeAttachment for 60m\n"
 			if !strings.Contains(text, fact) || strings.Count(text, commandLines("pv-1")) != 1 || strings.Contains(text, "the hub detaches it there") {
 				t.Errorf("got\n%s", text)
 			}
@@ -129,11 +130,11 @@ func TestAttachThatADanglingVolumeBlocksHasOneCauseWithItsCommands(t *testing.T)
 		if err != nil {
 			t.Fatal(err)
 		}
-		stop, text := report.Volumes[0].Stop, report.Text()
-		if stop == nil || stop.Verdict != diagnosis.PublishedElsewhere || !strings.Contains(stop.Fact, "volume vol-1 is listed at node ID id-0 (node node-0) without a VolumeAttachment") {
+		stop, text := report.Volumes[0].Stop, report.Text(statustable.Style{}, true)
+		if stop == nil || stop.Verdict != diagnosis.Dangling || !strings.Contains(stop.Text(time.Now()), "volume vol-1 is listed at node ID id-0 (node node-0) without a VolumeAttachment") {
 			t.Fatalf("%s: got\n%s", question, text)
 		}
-		if strings.Count(text, commandLines("pv-1")) != 1 || strings.Count(text, "is listed at") != 1 || !strings.HasSuffix(stop.Fact, ": published to another node") || strings.Contains(text, "answered FailedPrecondition") {
+		if strings.Count(text, commandLines("pv-1")) != 1 || strings.Count(text, "is listed at") != 1 || !strings.HasSuffix(stop.Text(time.Now()), ": published to another node") || strings.Contains(text, "answered FailedPrecondition") {
 			t.Errorf("%s: the cause is said twice, or its commands are not:\n%s", question, text)
 		}
 	}
@@ -145,7 +146,7 @@ func TestDriverNamesSomeDanglingVolumesAndCountsAll(t *testing.T) {
 		w.dangles("vol-1", "pv-1")
 	}
 	report, err := w.asked(t, "driver/"+driverName)
-	if text := report.Text(); err != nil || strings.Count(text, "volume vol-1 is listed at") != 5 || !strings.Contains(text, "warn  driver csi.example.com: 8 volumes attached to nodes without a VolumeAttachment, the oldest for 60m") {
+	if text := report.Text(statustable.Style{}, true); err != nil || strings.Count(text, "volume vol-1 is listed at") != 5 || !strings.Contains(text, "PROBLEM  8 volumes dangling, the oldest for 60m") {
 		t.Errorf("%v\n%s", err, text)
 	}
 }

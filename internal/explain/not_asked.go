@@ -19,8 +19,7 @@ func (v *volume) notAsked() {
 	switch {
 	case v.claimFault != nil && len(items(v.pods)) > 0:
 		v.stop(*v.claimFault)
-	case v.noAttach() && v.served != nil && v.served.NoAttach && len(v.waitingPods()) > 0:
-		v.stop(v.finding(status.DiagnoseNoAttach(v.served.Driver)))
+	case v.noAttach() && v.needsAttach():
 	case v.noAttach():
 		v.ok("CSIDriver %s has attachRequired: false: nothing has to be attached", v.driver)
 		v.done()
@@ -42,12 +41,22 @@ func (v *volume) notAsked() {
 	}
 }
 
+// needsAttach stops if the CSIDriver says attachRequired: false, and a Pod waits since the driver attaches. It reports whether
+// it did.
+func (v *volume) needsAttach() bool {
+	if v.served == nil || !v.served.NoAttach || len(v.waitingPods()) == 0 {
+		return false
+	}
+	v.stop(v.finding(status.DiagnoseNoAttach(v.served.Driver)))
+	return true
+}
+
 // nobodyAsks explains a volume that no node needs.
 func (v *volume) nobodyAsks() {
 	pv, object, pods := v.pv.value, v.volumeRef(), items(v.pods)
 	switch {
 	case pv != nil && pv.DeletionTimestamp != nil:
-		v.stop(v.lasting(diagnosis.VolumeBeingDeleted, object, "being deleted", pv.DeletionTimestamp.Time, heldBy(pv.Finalizers), "Find the owner of that finalizer: kubernetes.io/pv-protection is removed with the claim, external-attacher/... with the last VolumeAttachment."))
+		v.stop(diagnosis.New(diagnosis.VolumeBeingDeleted, object, "being deleted", heldBy(pv.Finalizers), "Find the owner of that finalizer: kubernetes.io/pv-protection is removed with the claim, external-attacher/... with the last VolumeAttachment.").From(pv.DeletionTimestamp.Time))
 	case v.claimFault != nil:
 		v.stop(*v.claimFault)
 	case v.pods.value == nil: // Pods may use it: unknown says why they could not be read
@@ -71,8 +80,8 @@ func (v *volume) elsewhere() bool {
 			if e := other.Status.DetachError; e != nil {
 				why += "; the last try failed: " + e.Message
 			}
-			v.stop(v.lasting(diagnosis.WaitingForDetach, object, "being detached from node "+node, other.DeletionTimestamp.Time, why,
-				fmt.Sprintf("Run csi-attach-hub explain %s to see why the volume is not detached yet.", other.Name)))
+			v.stop(diagnosis.New(diagnosis.WaitingForDetach, object, "being detached from node "+node, why,
+				fmt.Sprintf("Run csi-attach-hub explain %s to see why the volume is not detached yet.", other.Name)).From(other.DeletionTimestamp.Time))
 			return true
 		case other.DeletionTimestamp == nil && other.Status.Attached:
 			v.stop(found(diagnosis.AttachedElsewhere, object, fmt.Sprintf("attached to node %s, and the volume can be on one node only (Multi-Attach): %s", node, v.podsOn(node)),

@@ -1,8 +1,12 @@
 package explain
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
 )
 
 // Kind is the kind of the object of a question.
@@ -26,21 +30,24 @@ var kinds = map[string]Kind{
 }
 
 // forms are the questions that can be asked.
-const forms = "give the name of a VolumeAttachment, or pod/NAME, pod/NAMESPACE/NAME, pvc/NAME, pv/NAME, driver/NAME or node/NAME"
+const forms = "give pod NAME, pod NAMESPACE/NAME, pvc NAME, pv NAME, driver NAME, node NAME, or a name that only one of these or a VolumeAttachment has"
+
+// mostNames is how many objects a bad question names.
+const mostNames = 5
 
 // Question names the object to explain.
 type Question struct {
-	Kind      Kind   `json:"kind"`
+	Kind      Kind   `json:"kind"` // empty in a question until the one object of the name is found
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 }
 
-// ParseQuestion parses NAME of a VolumeAttachment or KIND/NAME. Pods and claims may be given as
+// ParseQuestion parses KIND/NAME, or NAME of an object of any kind. Pods and claims may be given as
 // KIND/NAMESPACE/NAME; namespace is the one of those without.
 func ParseQuestion(text, namespace string) (Question, error) {
 	prefix, name, prefixed := strings.Cut(text, "/")
-	if !prefixed {
-		prefix, name = "va", text
+	if !prefixed && text != "" {
+		return Question{Namespace: namespace, Name: text}, nil
 	}
 	kind, known := kinds[strings.TrimSuffix(strings.ToLower(prefix), "s")]
 	if !known {
@@ -69,4 +76,47 @@ func ref(kind Kind, namespace, name string) string {
 		name = namespace + "/" + name
 	}
 	return string(kind) + " " + name
+}
+
+// resolve finds the object that a name without a kind means, or that the beginning of a VolumeAttachment's name means. If
+// several could be meant, it returns them.
+func (e *explainer) resolve(ctx context.Context) (several []string) {
+	q := e.question
+	if q.Kind != "" && q.Kind != VolumeAttachment {
+		return nil
+	}
+	storage, va := e.Kube.StorageV1(), Question{VolumeAttachment, "", q.Name}
+	e.question = va
+	exact := one(ctx, &e.reader, VolumeAttachment, "", q.Name, storage.VolumeAttachments().Get)
+	if exact.value != nil {
+		return nil
+	}
+	var meant []Question
+	if q.Kind == "" {
+		for other, exists := range map[Question]bool{
+			{Pod, q.Namespace, q.Name}:                   e.podNamed(ctx, q.Namespace, q.Name).value != nil,
+			{PersistentVolumeClaim, q.Namespace, q.Name}: e.persistentVolumeClaim(ctx, q.Namespace, q.Name).value != nil,
+			{PersistentVolume, "", q.Name}:               e.persistentVolume(ctx, q.Name).value != nil,
+			{Node, "", q.Name}:                           e.nodeNamed(ctx, q.Name).value != nil,
+			{Driver, "", q.Name}:                         e.view.Driver(q.Name) != nil || one(ctx, &e.reader, "CSIDriver", "", q.Name, storage.CSIDrivers().Get).value != nil,
+		} {
+			if exists {
+				meant = append(meant, other)
+			}
+		}
+	}
+	if len(meant) == 0 && exact.missing {
+		for _, begun := range items(e.attachments(ctx, func(va *storagev1.VolumeAttachment) bool { return strings.HasPrefix(va.Name, q.Name) })) {
+			meant = append(meant, Question{VolumeAttachment, "", begun.Name})
+		}
+	}
+	if len(meant) == 1 {
+		e.question = meant[0]
+		return nil
+	}
+	for _, m := range meant {
+		several = append(several, m.String())
+	}
+	slices.Sort(several)
+	return several
 }

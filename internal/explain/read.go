@@ -84,6 +84,10 @@ func (e *explainer) persistentVolumeClaim(ctx context.Context, namespace, name s
 	return one(ctx, &e.reader, PersistentVolumeClaim, namespace, name, e.Kube.CoreV1().PersistentVolumeClaims(namespace).Get)
 }
 
+func (e *explainer) podNamed(ctx context.Context, namespace, name string) object[corev1.Pod] {
+	return one(ctx, &e.reader, Pod, namespace, name, e.Kube.CoreV1().Pods(namespace).Get)
+}
+
 func (e *explainer) nodeNamed(ctx context.Context, name string) object[corev1.Node] {
 	return one(ctx, &e.reader, Node, "", name, e.Kube.CoreV1().Nodes().Get)
 }

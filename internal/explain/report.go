@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -14,8 +13,12 @@ import (
 type Result string
 
 const (
-	// Attached: all volumes are attached, or need no attach.
+	// Attached: all volumes that need an attach are attached.
 	Attached Result = "attached"
+	// Attention: a volume is attached, and cannot be attached again. Of a driver and a node it is status.Attention.
+	Attention = Result(status.Attention)
+	// NotNeeded: no volume needs an attach.
+	NotNeeded Result = "notNeeded"
 	// Waiting: at least one volume is not in the state that it should have.
 	Waiting Result = "waiting"
 	// NotFound: the object of the question does not exist.
@@ -27,7 +30,7 @@ const (
 // ExitCode returns the exit code of the command.
 func (r Result) ExitCode() int {
 	switch r {
-	case Waiting, Result(status.Broken), Result(status.Attention):
+	case Waiting, Attention, Result(status.Broken):
 		return 1
 	case NotFound:
 		return 2
@@ -57,7 +60,7 @@ type Report struct {
 	// Result is the health of the driver or of the node if the question is about these.
 	Result Result `json:"result"`
 	// Stop says why there is no volume to explain: the object does not exist, or has none.
-	Stop *Finding `json:"stop,omitempty"`
+	Stop *diagnosis.Diagnosis `json:"stop,omitempty"`
 	// Subject is the answer for the driver or the node of the question.
 	Subject *SubjectReport `json:"subject,omitempty"`
 	Volumes []VolumeReport `json:"volumes"`
@@ -70,73 +73,40 @@ type Report struct {
 
 // VolumeReport is the answer for one volume on one node.
 type VolumeReport struct {
-	Title  string    `json:"title"`
-	Result Result    `json:"result"`
-	Age              // since the attach or the detach was asked for; only if Result is not Attached
-	Path   []string  `json:"path"`            // what is as it should be, in the order of the walk
-	Stop   *Finding  `json:"stop,omitempty"`  // the first problem; only if Result is Waiting
-	Notes  []Finding `json:"notes,omitempty"` // further findings
+	Title  string                `json:"title"`
+	Result Result                `json:"result"`
+	Since  time.Time             `json:"since,omitzero"`  // when the attach or the detach was asked for; only if Result is Waiting
+	Path   []string              `json:"path"`            // what is as it should be, in the order of the walk
+	Stop   *diagnosis.Diagnosis  `json:"stop,omitempty"`  // the first problem; only if Result is Waiting or Attention
+	Notes  []diagnosis.Diagnosis `json:"notes,omitempty"` // further findings
 }
 
 // SubjectReport is the answer for a driver or a node.
 type SubjectReport struct {
-	Age               // of Report.Result
-	Reasons []Reason  `json:"reasons"` // for Report.Result, the worst first
-	Notes   []Finding `json:"notes,omitempty"`
-	Facts   []string  `json:"facts"` // what else is known, as sentences
+	status.Health `json:"health"`       // of which Report.Result is the State
+	Notes         []diagnosis.Diagnosis `json:"notes,omitempty"`
+	Facts         []string              `json:"facts"` // what else is known, as sentences
 	// Checks are the conditions for serving the driver, as the hub sees them. None if the question is about a node.
 	Checks        []status.Check `json:"checks,omitempty"`
 	checksUnknown bool           // they could not be read
 }
 
-// Reason is a finding with the health that it alone would cause.
-type Reason struct {
-	Health status.HealthState `json:"health"`
-	Finding
+func (s *SubjectReport) add(state status.HealthState, d diagnosis.Diagnosis) {
+	s.Reasons = append(s.Reasons, status.Reason{State: state, Diagnosis: d})
 }
 
-func (s *SubjectReport) add(health status.HealthState, f Finding) {
-	s.Reasons = append(s.Reasons, Reason{health, f})
+// found returns a finding with what to do.
+func found(verdict diagnosis.Verdict, object, fact, action string) diagnosis.Diagnosis {
+	return diagnosis.New(verdict, object, fact, "", action)
 }
 
-// Age says since when something holds, for programs. It is zero if that is not known.
-type Age struct {
-	Since      time.Time `json:"since,omitzero"`
-	AgeSeconds int64     `json:"ageSeconds,omitempty"`
-}
-
-func ageOf(since, now time.Time) Age {
-	if since.IsZero() {
-		return Age{}
+// finding returns a finding of the hub with commands that reach the cluster of explain, and without the advice to run the
+// command that is running.
+func (e *explainer) finding(d diagnosis.Diagnosis) diagnosis.Diagnosis {
+	running := func(text string) bool {
+		return e.question.Kind == Driver && strings.Contains(text+" ", "csi-attach-hub explain driver/"+e.question.Name+" ")
 	}
-	return Age{since.UTC(), int64(max(0, now.Sub(since)).Seconds())}
-}
-
-// Finding is a diagnosis.Diagnosis as `explain -o json` writes it. hub/diagnosis/verdict.go lists the
-// verdicts.
-type Finding struct {
-	Verdict diagnosis.Verdict `json:"verdict"`
-	Object  string            `json:"object"` // which it is about
-	Fact    string            `json:"fact"`   // what was found, with its age
-	Age                       // of the fact: since when it holds, or when it happened last
-	Next    string            `json:"next,omitempty"` // what to do
-	// Commands are shell commands that do it, in order. A word in capitals is to be filled in.
-	Commands []string `json:"commands,omitempty"`
-}
-
-// found returns a finding whose age is not known.
-func found(verdict diagnosis.Verdict, object, fact, next string) Finding {
-	return Finding{Verdict: verdict, Object: object, Fact: fact, Next: next}
-}
-
-// finding returns a diagnosis, which the status page shows too, as a Finding.
-func (e *explainer) finding(d diagnosis.Diagnosis) Finding {
-	f := found(d.Verdict, d.Object, d.Text(e.now), cmp.Or(strings.Join(d.Actions, " "), "Wait."))
-	f.Age, f.Commands = ageOf(cmp.Or(d.Since, d.Last), e.now), e.through(d.Commands)
-	return f
-}
-
-// lasting returns a finding that holds since a time. detail says why, and may be empty.
-func (e *explainer) lasting(verdict diagnosis.Verdict, object, fact string, since time.Time, detail, next string) Finding {
-	return e.finding(diagnosis.Diagnosis{Verdict: verdict, Object: object, Fact: fact, Since: since, Detail: detail, Actions: []string{next}})
+	d.Actions, d.Commands = slices.DeleteFunc(slices.Clone(d.Actions), running), slices.DeleteFunc(slices.Clone(d.Commands), running)
+	d.Commands = e.through(d.Commands)
+	return d
 }

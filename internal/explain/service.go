@@ -44,15 +44,21 @@ func (v *volume) conflicts() []status.Conflict {
 	return slices.DeleteFunc(v.view.Config().Conflicts, func(c status.Conflict) bool { return c.Driver != v.driver })
 }
 
+// rejected says that the hub has rejected a file of its configuration, and what follows. It is zero if the hub has not.
+func (e *explainer) rejected(follows string) (d diagnosis.Diagnosis) {
+	if mistakes := e.view.Config().Errors; len(mistakes) > 0 {
+		d = diagnosis.New(diagnosis.ConfigBroken, "csi-attach-hub", fmt.Sprintf("rejected a file of its configuration (mistakes: %d), and %s", len(mistakes), follows),
+			strings.Join(mistakes[:min(len(mistakes), 3)], "; "), "Correct the file: the hub reads it again when it changes. csi-attach-hub validate FILE lists its errors.")
+	}
+	return d
+}
+
 // notServed explains a driver that the hub does not serve. Without a mistake in the configuration, it is the stop only if
 // nothing shows that another attacher works for the driver.
 func (v *volume) notServed() {
-	conflicts, mistakes := v.conflicts(), v.view.Config().Errors
-	if len(conflicts) == 0 && len(mistakes) > 0 {
-		shown := mistakes[:min(len(mistakes), 3)]
-		v.stop(v.finding(diagnosis.Diagnosis{Verdict: diagnosis.ConfigBroken, Object: "csi-attach-hub",
-			Fact:   fmt.Sprintf("rejected a file of its configuration (mistakes: %d), and what holds instead does not have driver %s", len(mistakes), v.driver),
-			Detail: strings.Join(shown, "; "), Actions: []string{"Correct the file: the hub reads it again when it changes. csi-attach-hub validate FILE lists its errors."}}))
+	conflicts := v.conflicts()
+	if mistakes := v.rejected("what holds instead does not have driver " + v.driver); len(conflicts) == 0 && mistakes.Verdict != "" {
+		v.stop(mistakes)
 		return
 	}
 	va := v.va.value
@@ -87,7 +93,7 @@ func (v *volume) driverNotes() {
 		return
 	}
 	for _, r := range v.served.Health.Reasons {
-		if r.Verdict == diagnosis.CapabilityMissing || r.Verdict == diagnosis.ForeignWriter {
+		if r.Verdict == diagnosis.CapabilityMissing || r.Verdict == diagnosis.ForeignWriter || r.Verdict == diagnosis.AttachRequiredWrong {
 			v.note(v.finding(r.Diagnosis))
 		}
 	}

@@ -13,8 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
 )
 
 // The ways to ask about the volume of a world.
@@ -30,6 +32,7 @@ var ways = []string{byVA, byPV, byPVC, byPod}
 // The answers to a question, as answer writes them.
 const (
 	isAttached = "attached"
+	notNeeded  = "notNeeded"
 	isUnknown  = "unknown"    // what it takes to answer could not be read
 	notThere   = "notFound"   // the object that was asked for
 	refused    = "cannot ask" // the object that was asked for could not be read
@@ -199,8 +202,8 @@ var states = []state{
 	{"waits for a detach of what is dangling", func(w *world) {
 		w.seen.Waiting = status.Wait{Kind: status.WaitForDanglingDetach, NodeID: "id-3"}
 	}, "waiting: WaitingForDetach VolumeAttachment csi-1", nil, ""},
-	{"published elsewhere", storageSays(status.DanglingPublication{Listed: true, ReportOnly: true}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
-	{"published elsewhere, and about to be detached there", storageSays(status.DanglingPublication{Listed: true}), "waiting: PublishedElsewhere driver csi.example.com", nil, ""},
+	{"published elsewhere", storageSays(status.DanglingPublication{Listed: true, ReportOnly: true}), "waiting: Dangling driver csi.example.com", nil, ""},
+	{"published elsewhere, and about to be detached there", storageSays(status.DanglingPublication{Listed: true}), "waiting: Dangling driver csi.example.com", nil, ""},
 	{"stuck", all(failing, func(w *world) { w.seen.State, w.va.CreationTimestamp = status.Stuck, ago(time.Hour) }),
 		"waiting: BackendError driver csi.example.com", nil, ""},
 	{"being detached, call in flight", all(leaving, func(w *world) { w.seen.State = status.Detaching }), "waiting: CallInFlight VolumeAttachment csi-1", nil, ""},
@@ -219,20 +222,20 @@ var states = []state{
 		w.pod.Spec.NodeName = ""
 		w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
 	}), "waiting: PodNotScheduled Pod default/web", withoutVA(), ""},
-	{"Pod without a node, of a driver that needs no attach", all(notAsked, noAttach, func(w *world) { w.pod.Spec.NodeName = "" }), isAttached,
+	{"Pod without a node, of a driver that needs no attach", all(notAsked, noAttach, func(w *world) { w.pod.Spec.NodeName = "" }), notNeeded,
 		withoutVA(byPod, "waiting: PodNotScheduled Pod default/web"), ""},
 	{"Pod that has ended, volume still attached", all(attached, func(w *world) { w.pod.Status.Phase = corev1.PodSucceeded }), isAttached,
-		but(byPod, "attached: PodFinished Pod default/web"), ""},
+		but(byPod, "notNeeded: PodFinished Pod default/web"), ""},
 	{"Pod that has ended", all(notAsked, func(w *world) { w.pod.Status.Phase = corev1.PodSucceeded }), "waiting: NotWanted PersistentVolume pv-1",
-		withoutVA(byPod, "attached: PodFinished Pod default/web"), ""},
+		withoutVA(byPod, "notNeeded: PodFinished Pod default/web"), ""},
 	{"nothing to attach", all(idle, func(w *world) {
 		w.claim, w.pv = nil, nil
 		w.pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
-	}), notThere, but(byPod, "attached: NothingToAttach Pod default/web"), ""},
+	}), notThere, but(byPod, "notNeeded: NothingToAttach Pod default/web"), ""},
 	{"inline volume that needs no attach", func(w *world) {
 		w.pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "secrets-store.csi.k8s.io"}}
 		w.claim, w.pv, w.va = nil, nil, nil
-	}, notThere, but(byPod, isAttached), ""},
+	}, notThere, but(byPod, notNeeded), ""},
 	{"migrated inline volume, attached", all(attached, migratedInline), isAttached, but(byPV, notThere, byPVC, notThere), ""},
 	{"migrated inline volume, waiting", migratedInline, "waiting: DriverNotConfigured csi-attach-hub", but(byPV, notThere, byPVC, notThere), ""},
 	{"migrated inline volume, not asked for yet", all(migratedInline, notAsked), notThere, but(byPod, "waiting: NotAskedYet volume data"), ""},
@@ -267,20 +270,26 @@ var states = []state{
 	}), "waiting: NotAskedYet PersistentVolume pv-2", withoutVA(byPV, "waiting: VolumeOfAnother PersistentVolume pv-1"), ""},
 
 	// The PersistentVolume.
-	{"PersistentVolume missing", func(w *world) { w.pv = nil }, "waiting: VolumeMissing PersistentVolume pv-1", but(byPV, notThere), ""},
-	{"PersistentVolume missing, volume attached", all(attached, func(w *world) { w.pv = nil }), isAttached, but(byPV, notThere), ""},
+	{"PersistentVolume missing", func(w *world) { w.pv = nil }, "waiting: VolumeMissing PersistentVolume pv-1", nil, ""},
+	{"PersistentVolume missing, volume attached", all(attached, func(w *world) { w.pv = nil }), "attention: VolumeMissing PersistentVolume pv-1", nil, ""},
+	{"PersistentVolume deleted by force", all(attached, func(w *world) { w.pv, w.claim.Status.Phase = nil, corev1.ClaimLost }), "attention: VolumeMissing PersistentVolume pv-1", nil, ""},
+	{"PersistentVolume recreated with another handle", all(attached, func(w *world) { w.pv.Spec.CSI.VolumeHandle = "vol-2" }), "attention: VolumeRecreated PersistentVolume pv-1", nil, ""},
+	{"node ID changed", all(attached, func(w *world) { w.csiNode.Spec.Drivers[0].NodeID = "id-2" }), "attention: NodeIDChanged CSINode node-1", nil, ""},
+	{"StorageClass missing", all(notAsked, func(w *world) {
+		w.claim.Spec.VolumeName, w.claim.Spec.StorageClassName, w.claim.Status.Phase, w.pv = "", new("fast"), corev1.ClaimPending, nil
+	}), "waiting: ClaimNotBound PersistentVolumeClaim default/data", withoutVA(byPV, notThere), ""},
 	{"PersistentVolume missing, not asked for", all(notAsked, func(w *world) { w.pv = nil }), "waiting: VolumeMissing PersistentVolume pv-1", withoutVA(byPV, notThere), ""},
-	{"PersistentVolume missing, being detached", all(leaving, func(w *world) { w.pv = nil }), "waiting: BeingDetached VolumeAttachment csi-1", but(byPV, notThere), ""},
+	{"PersistentVolume missing, being detached", all(leaving, func(w *world) { w.pv = nil }), "waiting: BeingDetached VolumeAttachment csi-1", nil, ""},
 	{"PersistentVolume and handle missing, being detached", all(leaving, func(w *world) { w.pv = nil; delete(w.va.Annotations, attach.AnnotationVolumeHandle) }),
-		"waiting: VolumeMissing PersistentVolume pv-1", but(byPV, notThere), ""},
+		"waiting: VolumeMissing PersistentVolume pv-1", nil, ""},
 	{"PersistentVolume being deleted", pvDeleted, "waiting: VolumeBeingDeleted PersistentVolume pv-1", nil, ""},
-	{"PersistentVolume being deleted, volume attached", all(attached, pvDeleted), isAttached, nil, ""},
+	{"PersistentVolume being deleted, volume attached", all(attached, pvDeleted), "attention: VolumeBeingDeleted PersistentVolume pv-1", nil, ""},
 	{"PersistentVolume being deleted, nobody wants it", all(idle, pvDeleted), "waiting: VolumeBeingDeleted PersistentVolume pv-1", withoutVA(byPod, notThere), ""},
 	{"not a CSI volume", all(notAsked, func(w *world) {
 		w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}
 	}), "waiting: VolumeNotCSI PersistentVolume pv-1", withoutVA(), ""},
-	{"attach not required", all(notAsked, noAttach), isAttached, withoutVA(), ""},
-	{"attach not required, and yet asked for", noAttach, isAttached, nil, ""},
+	{"attach not required", all(notAsked, noAttach), notNeeded, withoutVA(), ""},
+	{"attach not required, and yet asked for", noAttach, notNeeded, nil, ""},
 
 	// The driver.
 	{"driver not configured", func(w *world) { w.served, w.lease = nil, nil }, "waiting: DriverNotConfigured csi-attach-hub", nil, ""},
@@ -423,7 +432,7 @@ func answer(r explain.Report, err error) string {
 	return string(r.Result) + ": " + string(stop.Verdict) + " " + stop.Object
 }
 
-var exitCodes = map[string]int{isAttached: 0, "waiting": 1, notThere: 2, isUnknown: 3}
+var exitCodes = map[string]int{isAttached: 0, "waiting": 1, "attention": 1, notNeeded: 0, notThere: 2, isUnknown: 3}
 
 func TestEveryWayToAskAboutAStateHasTheSameAnswer(t *testing.T) {
 	var texts strings.Builder
@@ -440,14 +449,14 @@ func TestEveryWayToAskAboutAStateHasTheSameAnswer(t *testing.T) {
 					}
 					report, err := w.asked(t, way)
 					if got := answer(report, err); got != want {
-						t.Errorf("explain %s answers %q, want %q:\n%v%s", way, got, want, err, report.Text())
+						t.Errorf("explain %s answers %q, want %q:\n%v%s", way, got, want, err, report.Text(statustable.Style{}, true))
 					}
 					if err != nil {
 						continue
 					}
 					s.check(t, w, way, report)
-					if stop := stopOf(report); stop != nil && report.Result == explain.Waiting {
-						if text := fmt.Sprintf("%s: %s\n-> %s\n", stop.Object, stop.Fact, stop.Next); !seen[text] {
+					if stop := stopOf(report); stop != nil && report.Result.ExitCode() == 1 {
+						if text := fmt.Sprintf("%s: %s\n-> %s\n", stop.Object, stop.Text(time.Now()), strings.Join(stop.Actions, " ")); !seen[text] {
 							seen[text] = true
 							fmt.Fprintf(&texts, "# %s, %s: %s\n%s\n", s.name, way, stop.Verdict, text)
 						}
@@ -464,17 +473,17 @@ func (s state) check(t *testing.T, w *world, way string, r explain.Report) {
 	t.Helper()
 	fail := func(format string, args ...any) {
 		t.Helper()
-		t.Errorf("explain %s: "+format+":\n%s", append(append([]any{way}, args...), r.Text())...)
+		t.Errorf("explain %s: "+format+":\n%s", append(append([]any{way}, args...), r.Text(statustable.Style{}, true))...)
 	}
 	if got, want := r.Result.ExitCode(), exitCodes[string(r.Result)]; got != want {
 		fail("exit code %d, want %d", got, want)
 	}
-	findings := []explain.Finding{}
+	findings := []diagnosis.Diagnosis{}
 	if r.Stop != nil {
 		findings = append(findings, *r.Stop)
 	}
 	for _, v := range r.Volumes {
-		if (v.Result == "waiting") != (v.Stop != nil) {
+		if (v.Result == "waiting" || v.Result == "attention") != (v.Stop != nil) {
 			fail("it is %s and stops at %v", v.Result, v.Stop)
 		}
 		if v.Stop != nil {
@@ -483,10 +492,10 @@ func (s state) check(t *testing.T, w *world, way string, r explain.Report) {
 		findings = append(findings, v.Notes...)
 	}
 	for _, f := range findings {
-		if first := []rune(f.Next); len(first) > 0 && (!unicode.IsUpper(first[0]) || !strings.HasSuffix(f.Next, ".")) || f.Object == "" || f.Fact == "" {
+		if first := []rune(strings.Join(f.Actions, " ")); len(first) > 0 && (!unicode.IsUpper(first[0]) || !strings.HasSuffix(strings.Join(f.Actions, " "), ".")) || f.Object == "" || f.Text(time.Now()) == "" {
 			fail("%+v lacks something, or its next step is not an imperative with a full stop", f)
 		}
-		if strings.HasPrefix(f.Fact, "does not exist") && w.exists(f.Object) {
+		if strings.HasPrefix(f.Text(time.Now()), "does not exist") && w.exists(f.Object) {
 			fail("%s is there, and called missing", f.Object)
 		}
 	}

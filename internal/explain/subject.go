@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -21,7 +20,7 @@ const mostDangling = 5
 func (e *explainer) explainDriver(ctx context.Context, r *Report) (exists bool) {
 	v := &volume{explainer: e, driver: e.question.Name}
 	v.readDriver(ctx)
-	s := &SubjectReport{Reasons: []Reason{}, Facts: []string{}}
+	s := &SubjectReport{Facts: []string{}}
 	r.Subject, r.Result = s, NotKnown
 	r.VolumeAttachments = e.rows(ctx, status.AttachmentFilter{Driver: v.driver, Health: []status.HealthState{status.Broken, status.Attention}})
 	if v.served != nil {
@@ -36,13 +35,14 @@ func (e *explainer) explainDriver(ctx context.Context, r *Report) (exists bool) 
 			v.cure(stop)
 			health := status.Attention
 			if len(r.VolumeAttachments) > 0 {
-				health = r.VolumeAttachments[0].Health.State
+				health = status.Broken // they wait for it
 			}
 			s.add(health, *stop)
-			s.Age, r.Result = stop.Age, Result(health)
+			s.Since, r.Result = stop.Since, Result(health)
 		}
 		s.Facts, s.Notes = append(s.Facts, v.report.Path...), v.report.Notes
 	}
+	s.State = status.HealthState(r.Result)
 	if v.noAttach() {
 		s.say("CSIDriver %s has attachRequired: false: volumes of the driver need no attach", v.driver)
 	}
@@ -59,11 +59,13 @@ func (v *volume) servedSubject(ctx context.Context, s *SubjectReport) {
 	d := v.served
 	for _, r := range d.Health.Reasons {
 		f := v.finding(r.Diagnosis)
-		f.Next = strings.Join(r.Actions, " ") // the reason before says what to do
 		v.cure(&f)
 		s.add(r.State, f)
 	}
-	s.Age = ageOf(d.Health.Since, v.now)
+	s.Since = d.Health.Since
+	if mistakes := v.rejected("the driver is served as it was before"); mistakes.Verdict != "" {
+		s.Notes = append(s.Notes, mistakes)
+	}
 	if known, err := v.Hub.Driver(ctx, d.Replica, d.Name); err != nil {
 		v.missed("the checklist of the driver", err)
 		s.checksUnknown = true
@@ -88,7 +90,7 @@ func (e *explainer) explainNode(ctx context.Context, r *Report) (exists bool, er
 	if v.node.value == nil && v.csiNode.value == nil && len(r.VolumeAttachments) == 0 {
 		return false, v.node.err
 	}
-	s := &SubjectReport{Reasons: []Reason{}, Facts: []string{}}
+	s := &SubjectReport{Facts: []string{}}
 	r.Subject, r.Result = s, Result(status.Fine)
 	if v.csiNode.missing {
 		v.withoutDriver()
@@ -122,13 +124,9 @@ func (e *explainer) explainNode(ctx context.Context, r *Report) (exists bool, er
 		s.add(status.Attention, f)
 	}
 	if len(s.Reasons) > 0 {
-		s.Age, r.Result = s.Reasons[0].Age, Result(status.Attention)
+		s.Since, r.Result = s.Reasons[0].Since, Attention
 	}
-	if len(r.VolumeAttachments) > 0 {
-		if worst := r.VolumeAttachments[0]; worst.Health.State.Compare(status.HealthState(r.Result)) < 0 {
-			s.Age, r.Result = ageOf(worst.Since, e.now), Result(worst.Health.State)
-		}
-	}
+	s.State = status.HealthState(r.Result)
 	return true, nil
 }
 

@@ -13,104 +13,145 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
-// mostRows is how many VolumeAttachments of a driver or a node the text names.
-const mostRows = 20
+const (
+	// mostRows is how many VolumeAttachments of a driver or a node the text names.
+	mostRows = 20
+	// problem is the mark of what is wrong, also that of what else was found, and fine that of what is as it should be.
+	problem, also, fine = "PROBLEM", "also", "ok"
+	// textAt is where the texts behind marks begin.
+	textAt = len(problem) + 2
+)
 
-// printer writes a report for people, fit for a terminal.
-type printer struct{ strings.Builder }
-
-func (p *printer) line(indent, format string, args ...any) {
-	p.WriteString(indent + terminal.Line(fmt.Sprintf(format, args...)) + "\n")
+// printer writes a report for people.
+type printer struct {
+	strings.Builder
+	statustable.Style
+	report  Report
+	verbose bool // also what is as it should be
 }
 
-// findings writes findings with what to do, and each command on a line of its own, to be copied as it is. mark has the width
-// of all marks.
-func (p *printer) findings(mark string, all ...Finding) {
-	for _, f := range all {
-		p.line("  "+mark, "%s: %s", f.Object, f.Fact)
-		if f.Next != "" {
-			p.line("        ", "-> %s", f.Next)
-		}
-		for _, command := range f.Commands {
-			p.WriteString("           " + command + "\n")
-		}
+// line writes a text behind a mark in the colour of a health, wrapped to the terminal.
+func (p *printer) line(mark string, health status.HealthState, text string) {
+	for _, line := range statustable.Wrap(terminal.Line(text), p.Width-textAt, 0) {
+		p.WriteString(p.Paint(mark, health) + strings.Repeat(" ", textAt-len(mark)) + line + "\n")
+		mark = ""
 	}
 }
 
-func (p *printer) lines(mark string, all []string) {
-	for _, text := range all {
-		p.line(mark, "%s", text)
+// head writes a headline in the colour of a result.
+func (p *printer) head(title string, result Result, since time.Time) {
+	health := status.HealthState(result)
+	if title += ": " + cmp.Or(texts[result], string(result)); !since.IsZero() {
+		title += " for " + diagnosis.Length(p.report.AsOf.Sub(since))
+	}
+	if p.report.Subject == nil {
+		health = map[bool]status.HealthState{true: status.Fine, false: status.Attention}[result.ExitCode() == 0]
+	}
+	for _, line := range statustable.Wrap(terminal.Line(title), p.Width, 0) {
+		p.WriteString(p.Paint(line, health) + "\n")
+	}
+}
+
+// findings writes findings with what to do, and each command on a line of its own, to be copied as it is.
+func (p *printer) findings(mark string, health status.HealthState, all ...diagnosis.Diagnosis) {
+	for _, d := range all {
+		text := d.Text(p.report.AsOf)
+		if d.Object != p.report.Question.String() { // which the headline names
+			text = d.Object + ": " + text
+		}
+		p.line(mark, health, text)
+		for i, action := range d.Actions {
+			p.line("", "", "-> "+action)
+			for _, command := range d.Commands {
+				if i == 0 { // which they do
+					p.WriteString(strings.Repeat(" ", textAt+3) + command + "\n")
+				}
+			}
+		}
 	}
 }
 
 // texts are the results for people.
-var texts = map[Result]string{NotFound: "not found", NotKnown: "not known"}
+var texts = map[Result]string{NotFound: "not found", NotNeeded: "needs no attach", NotKnown: "not known"}
 
 // Text writes the report for people: first what is wrong and what to do, then the way there.
-func (r Report) Text() string {
-	var p printer
-	headline := cmp.Or(texts[r.Result], string(r.Result))
-	if r.Subject != nil {
-		headline += r.Subject.forHowLong()
-	}
-	p.line("", "%s: %s", r.Question, headline)
-	if r.Stop != nil {
-		p.findings("STOP  ", *r.Stop)
-	}
-	if r.Subject != nil {
+func (r Report) Text(style statustable.Style, verbose bool) string {
+	p := printer{Style: style, report: r, verbose: verbose}
+	switch {
+	case r.Subject != nil:
+		p.head(r.Question.String(), r.Result, r.Subject.Since)
 		p.subject(r.Subject)
-	}
-	for _, v := range r.Volumes {
-		p.WriteString("\n")
-		p.line("", "%s: %s%s", v.Title, cmp.Or(texts[v.Result], string(v.Result)), v.forHowLong())
-		if v.Stop != nil {
-			p.findings("STOP  ", *v.Stop)
+	case len(r.Volumes) == 1:
+		p.volume(r.Question.String()+", "+r.Volumes[0].Title, r.Volumes[0])
+	default:
+		p.head(r.Question.String(), r.Result, time.Time{})
+		if r.Stop != nil {
+			mark, health := problem, status.Broken
+			if r.Result.ExitCode() == 0 {
+				mark, health = fine, status.Fine
+			}
+			p.findings(mark, health, *r.Stop)
 		}
-		p.findings("note  ", v.Notes...)
-		p.lines("  ok    ", v.Path)
+		for _, v := range r.Volumes {
+			p.WriteString("\n")
+			p.volume(v.Title, v)
+		}
 	}
 	if all := r.VolumeAttachments; len(all) > 0 {
-		p.WriteString("\nVolumeAttachments, the worst first:\n" + statustable.Volumes(slices.Chunk(all[:min(mostRows, len(all))], 1), false, r.AsOf).Text(statustable.Style{}))
+		p.WriteString("\nVolumeAttachments, the worst first:\n" + statustable.Volumes(slices.Chunk(all[:min(mostRows, len(all))], 1), false, r.AsOf).Text(style))
 		if more := len(all) - mostRows; more > 0 {
-			p.line("", "and %d more: csi-attach-hub volumes lists all", more)
+			fmt.Fprintf(&p, "and %d more: csi-attach-hub volumes lists all\n", more)
 		}
 		p.WriteString("More about one: csi-attach-hub explain pv/VOLUME\n")
 	}
 	if len(r.Unknown) > 0 {
 		p.WriteString("\nNot known:\n")
-		p.lines("  ", r.Unknown)
+	}
+	for _, text := range r.Unknown {
+		p.line("", "", text)
 	}
 	return p.String()
 }
 
-// marks are those of reasons.
-var marks = map[status.HealthState]string{status.Broken: "STOP  ", status.Attention: "warn  ", status.Standby: "note  ", status.Fine: "note  "}
-
-func (p *printer) subject(s *SubjectReport) {
-	for _, r := range s.Reasons {
-		p.findings(marks[r.Health], r.Finding)
+// volume writes the answer for one volume.
+func (p *printer) volume(title string, v VolumeReport) {
+	p.head(title, v.Result, v.Since)
+	if v.Stop != nil {
+		p.findings(problem, status.Broken, *v.Stop)
 	}
-	p.findings("note  ", s.Notes...)
-	p.lines("  info  ", s.Facts)
+	p.findings(also, status.Attention, v.Notes...)
+	if n := len(v.Path); n > 0 && !p.verbose {
+		p.line(fine, status.Fine, fmt.Sprintf("all else (%d facts): -v shows them", n))
+		return
+	}
+	for _, text := range v.Path {
+		p.line(fine, status.Fine, text)
+	}
+}
+
+// subject writes the answer for a driver or a node.
+func (p *printer) subject(s *SubjectReport) {
+	for i, r := range s.Reasons {
+		mark := also
+		if i == 0 && s.Needs() {
+			mark = problem
+		}
+		p.findings(mark, r.State, r.Diagnosis)
+	}
+	p.findings(also, status.Attention, s.Notes...)
+	for _, text := range s.Facts {
+		p.line(fine, status.Fine, text)
+	}
 	if len(s.Checks) > 0 {
 		p.WriteString("\nChecklist:\n")
 	}
 	for _, c := range s.Checks {
-		mark, text := "ok    ", diagnosis.Because(c.Name, c.Text)
+		mark, health, text := fine, status.Fine, diagnosis.Because(c.Name, c.Text)
 		if !c.OK {
-			mark = "OPEN  "
+			mark, health = "OPEN", status.Attention
 		}
-		if c.Action != "" {
-			text += " -> " + c.Action
+		if p.line(mark, health, text); c.Action != "" {
+			p.line("", "", "-> "+c.Action)
 		}
-		p.line("  "+mark, "%s", text)
 	}
-}
-
-// forHowLong returns " for 8m12s", "" if that is not known.
-func (a Age) forHowLong() string {
-	if a.Since.IsZero() {
-		return ""
-	}
-	return " for " + diagnosis.Length(time.Duration(a.AgeSeconds)*time.Second)
 }

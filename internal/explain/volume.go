@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -38,6 +39,7 @@ type volume struct {
 	volumeName           string // of the PersistentVolume, empty if not known
 	pv                   object[corev1.PersistentVolume]
 	pods                 object[[]corev1.Pod] // with the claim, which have not ended
+	class                object[storagev1.StorageClass]
 
 	nodeName string // where the volume is needed, empty if not known
 	node     object[corev1.Node]
@@ -61,11 +63,11 @@ type volume struct {
 	seen   *status.Attachment // as the replica that works for the driver sees it; nil if it does not know it, or was not asked
 
 	report      VolumeReport
-	lastResorts []Finding // see later
+	lastResorts []diagnosis.Diagnosis // see later
 	// claimFault is the problem of the claim if the question is about the PersistentVolume or the
 	// VolumeAttachment. Without a VolumeAttachment it is the stop, else a note: attachers do not
 	// look at claims.
-	claimFault *Finding
+	claimFault *diagnosis.Diagnosis
 }
 
 // findVolumes finds the object of the question and its volumes.
@@ -73,10 +75,8 @@ func (e *explainer) findVolumes(ctx context.Context) (exists bool, err error) {
 	switch q := e.question; q.Kind {
 	case PersistentVolume:
 		pv := e.persistentVolume(ctx, q.Name)
-		if pv.value != nil {
-			e.onEachNode(ctx, volume{volumeName: q.Name})
-		}
-		return pv.value != nil, pv.err
+		e.onEachNode(ctx, volume{volumeName: q.Name})
+		return pv.value != nil || pv.missing && e.volumes[0].va.value != nil, pv.err // it may have been deleted by force
 	case PersistentVolumeClaim:
 		claim := e.persistentVolumeClaim(ctx, q.Namespace, q.Name)
 		if claim.value != nil {
@@ -84,7 +84,7 @@ func (e *explainer) findVolumes(ctx context.Context) (exists bool, err error) {
 		}
 		return claim.value != nil, claim.err
 	case Pod:
-		pod := one(ctx, &e.reader, q.Kind, q.Namespace, q.Name, e.Kube.CoreV1().Pods(q.Namespace).Get)
+		pod := e.podNamed(ctx, q.Namespace, q.Name)
 		if e.pod = pod.value; e.pod != nil {
 			e.ofPod(ctx)
 		}
@@ -230,6 +230,9 @@ func (v *volume) readUse(ctx context.Context) {
 		v.namespace, v.claimName = pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name
 	}
 	v.claim = v.persistentVolumeClaim(ctx, v.namespace, v.claimName)
+	if claim := v.claim.value; claim != nil && v.volumeName == "" {
+		v.class = one(ctx, &v.reader, "StorageClass", "", ptr.Deref(claim.Spec.StorageClassName, ""), v.Kube.StorageV1().StorageClasses().Get)
+	}
 	switch {
 	case v.claimName == "" && pv == nil: // it may have a claim
 	case v.claimName == "" || !v.ofThisClaim():

@@ -29,8 +29,8 @@ func (v *volume) explain(before []*volume) {
 	if v.report.Result == Waiting && v.report.Stop == nil {
 		v.report.Result = NotKnown
 	}
-	if v.report.Result != Attached && v.va.value != nil {
-		v.report.Age = ageOf(asked(v.va.value), v.now)
+	if v.report.Result == Waiting && v.va.value != nil {
+		v.report.Since = asked(v.va.value).UTC()
 	}
 }
 
@@ -39,13 +39,13 @@ func (v *volume) title() string {
 	if v.mount != "" {
 		parts = append(parts, "volume "+v.mount)
 	}
-	if v.claimName != "" {
+	if v.claimName != "" && v.question.Kind != PersistentVolumeClaim {
 		parts = append(parts, "claim "+v.namespace+"/"+v.claimName)
 	}
-	if v.volumeName != "" {
+	if v.volumeName != "" && v.question.Kind != PersistentVolume {
 		parts = append(parts, ref(PersistentVolume, "", v.volumeName))
 	}
-	text := cmp.Or(strings.Join(parts, ", "), "inline volume")
+	text := cmp.Or(strings.Join(parts, ", "), "the volume")
 	if v.nodeName != "" {
 		text += " on node " + v.nodeName
 	}
@@ -66,7 +66,7 @@ func (v *volume) ok(format string, args ...any) {
 }
 
 // stop adds a problem. The first problem is the stop, further ones are notes.
-func (v *volume) stop(f Finding) {
+func (v *volume) stop(f diagnosis.Diagnosis) {
 	if v.report.Stop != nil {
 		v.note(f)
 		return
@@ -74,20 +74,24 @@ func (v *volume) stop(f Finding) {
 	v.report.Stop = &f
 }
 
-func (v *volume) note(f Finding) { v.report.Notes = append(v.report.Notes, f) }
+func (v *volume) note(f diagnosis.Diagnosis) { v.report.Notes = append(v.report.Notes, f) }
 
 // later keeps a finding that becomes the stop only if nothing nearer to the volume does.
-func (v *volume) later(f Finding) { v.lastResorts = append(v.lastResorts, f) }
+func (v *volume) later(f diagnosis.Diagnosis) { v.lastResorts = append(v.lastResorts, f) }
 
 // stopsAt reports whether the walk has stopped at one of some verdicts.
 func (v *volume) stopsAt(verdicts ...diagnosis.Verdict) bool {
 	return v.report.Stop != nil && slices.Contains(verdicts, v.report.Stop.Verdict)
 }
 
-// done sets the result Attached unless the walk has stopped before.
+// done sets the result to Attached or NotNeeded unless the walk has stopped before.
 func (v *volume) done() {
-	if v.report.Stop == nil {
+	switch va := v.va.value; {
+	case v.report.Stop != nil:
+	case va != nil && va.Status.Attached:
 		v.report.Result = Attached
+	default:
+		v.report.Result = NotNeeded
 	}
 }
 
@@ -139,6 +143,11 @@ func (v *volume) claimStage() bool {
 	case !v.ofThisClaim() && !v.askedByClaim():
 		return v.claimStop(found(diagnosis.VolumeOfAnother, ref(PersistentVolume, "", v.volumeName), fmt.Sprintf("its claimRef names an earlier %s; the claim of that name has UID %s and names PersistentVolume %s",
 			object, claim.UID, cmp.Or(claim.Spec.VolumeName, "none")), released))
+	case v.class.missing:
+		return v.claimStop(found(diagnosis.ClaimNotBound, object, "not bound to a PersistentVolume: StorageClass "+*claim.Spec.StorageClassName+" does not exist",
+			"Create the StorageClass, or create the claim again with one that exists: kubectl get storageclass lists them."))
+	case claim.Status.Phase == corev1.ClaimLost && v.pv.missing:
+		return true // volumeStage says that the PersistentVolume is gone
 	case claim.Status.Phase != corev1.ClaimBound:
 		return v.claimStop(found(diagnosis.ClaimNotBound, object, unboundFact(claim), "Look at the claim's Events, its StorageClass and the driver's provisioner: a volume is attached only after its claim is bound. With WaitForFirstConsumer it is bound when a Pod has a node."))
 	}
@@ -147,7 +156,7 @@ func (v *volume) claimStage() bool {
 }
 
 // claimStop stops at the claim if it led to the volume. Otherwise it keeps the finding in claimFault.
-func (v *volume) claimStop(f Finding) (goOn bool) {
+func (v *volume) claimStop(f diagnosis.Diagnosis) (goOn bool) {
 	if v.askedByClaim() {
 		v.stop(f)
 		return false
@@ -160,9 +169,6 @@ func unboundFact(claim *corev1.PersistentVolumeClaim) string {
 	fact := fmt.Sprintf("%s, not bound to a PersistentVolume", cmp.Or(string(claim.Status.Phase), "new"))
 	if class := ptr.Deref(claim.Spec.StorageClassName, ""); class != "" {
 		fact += ", StorageClass " + class
-	}
-	if claim.Status.Phase == corev1.ClaimLost {
-		fact += ": its PersistentVolume is gone"
 	}
 	return fact
 }
@@ -214,9 +220,10 @@ func (v *volume) attachmentStage() {
 		v.detaching(va)
 	case va.Status.Attached:
 		v.attached(va)
-	case v.noAttach():
+	case v.noAttach() && !v.needsAttach():
 		v.note(found(diagnosis.AttachNotRequired, "CSIDriver "+v.driver, "has attachRequired: false: volumes of this driver need no attach", "Delete the VolumeAttachment if it stays."))
 		v.done()
+	case v.noAttach(): // needsAttach has stopped
 	default:
 		v.ok("%s asks for the volume on node %s since %s", v.attachmentRef(), va.Spec.NodeName, diagnosis.At(va.CreationTimestamp.Time, v.now))
 		v.attaching(va)
@@ -234,12 +241,53 @@ func (v *volume) attachmentRef() string { return ref(VolumeAttachment, "", v.va.
 // attached notes the risks of an attached volume.
 func (v *volume) attached(va *storagev1.VolumeAttachment) {
 	v.ok("%s says that the volume is attached to node %s", v.attachmentRef(), va.Spec.NodeName)
+	if v.report.Stop == nil {
+		if v.attachedToAnother(va); v.report.Stop != nil {
+			v.report.Result = Attention
+		}
+	}
 	if finalizer := attach.Finalizer(va.Spec.Attacher); va.Annotations[attach.AnnotationNodeID] != "" && !attach.HasFinalizer(va.Finalizers, finalizer) {
 		v.note(found(diagnosis.FinalizerOfAnother, v.attachmentRef(), "finalizer "+finalizer+" was removed: if the object is deleted now, its volume stays attached", "Check that an attacher works for the driver: it adds the finalizer again."))
 	}
 	v.driverNotes()
 	v.nodeNotes()
 	v.done()
+}
+
+// attachedToAnother stops if the PersistentVolume is not the one that was attached any more, or the node is not the one that it
+// was attached to: the Pod runs, and cannot be started again.
+func (v *volume) attachedToAnother(va *storagev1.VolumeAttachment) {
+	pv, object, noted, id := v.pv.value, v.volumeRef(), va.Annotations[attach.AnnotationVolumeHandle], va.Annotations[attach.AnnotationNodeID]
+	still := "still attached to node " + va.Spec.NodeName
+	switch {
+	case v.pv.missing:
+		v.stop(found(diagnosis.VolumeMissing, object, fmt.Sprintf("does not exist any more; its volume, handle %s, is %s", cmp.Or(v.handle(), "unknown"), still),
+			"Restore it with the same handle before the Pod restarts: a volume without a PersistentVolume cannot be attached again."))
+	case pv == nil:
+	case noted != "" && noted != attach.VolumeOf(pv).Handle:
+		v.stop(found(diagnosis.VolumeRecreated, object, fmt.Sprintf("was recreated with another handle: it has %s, and %s is %s", attach.VolumeOf(pv).Handle, noted, still),
+			fmt.Sprintf("Restore it with handle %s before the Pod restarts. If %s is right, delete the Pod: its next start attaches that volume.", noted, attach.VolumeOf(pv).Handle)))
+	case pv.DeletionTimestamp != nil:
+		v.stop(diagnosis.New(diagnosis.VolumeBeingDeleted, object, "being deleted", heldBy(pv.Finalizers)+", and "+still,
+			"Set persistentVolumeReclaimPolicy: Retain, so that the volume is kept, and back up its data: a deletion cannot be undone, and a PersistentVolume that is being deleted cannot be attached again.",
+			"When it is gone, create it again with the same handle.").From(pv.DeletionTimestamp.Time))
+	}
+	if now := v.nodeID(); id != "" && now != "" && now != id {
+		v.stop(found(diagnosis.NodeIDChanged, "CSINode "+v.nodeName, fmt.Sprintf("has node ID %s now, and the volume was attached to node ID %s", now, id),
+			fmt.Sprintf("Delete the Pod if the machine of node %s was replaced: the volume is then detached from the old machine, and attached to the new one.", v.nodeName)))
+	}
+}
+
+// nodeID returns the node ID that the driver has registered on the node, "" if it is not known.
+func (v *volume) nodeID() string {
+	if v.csiNode.value != nil {
+		for _, d := range v.csiNode.value.Spec.Drivers {
+			if d.Name == v.driver {
+				return d.NodeID
+			}
+		}
+	}
+	return ""
 }
 
 // nodeNotes notes the problems of the node, unless they are the stop.
@@ -249,7 +297,7 @@ func (v *volume) nodeNotes() {
 	case v.node.missing && !v.stopsAt(diagnosis.NodeMissing):
 		v.note(found(diagnosis.NodeMissing, object, "does not exist", "Delete the Pods that are bound to the node if it is gone: kube-controller-manager then detaches their volumes."))
 	case c != nil && c.Status != corev1.ConditionTrue:
-		v.note(v.lasting(diagnosis.NodeNotReady, object, "not ready", c.LastTransitionTime.Time, cmp.Or(c.Message, c.Reason), "Look at its kubelet. If the node is dead, taint it node.kubernetes.io/out-of-service, so that its volumes are detached."))
+		v.note(diagnosis.New(diagnosis.NodeNotReady, object, "not ready", cmp.Or(c.Message, c.Reason), "Look at its kubelet.", "If the node is dead, taint it node.kubernetes.io/out-of-service, so that its volumes are detached.").From(c.LastTransitionTime.Time))
 	}
 }
 
@@ -260,7 +308,7 @@ func (v *volume) danglingNotes(before []*volume) {
 	same := func(other *volume) bool {
 		return v.driver == other.driver && v.volumeName == other.volumeName && v.handle() == other.handle()
 	}
-	if v.served == nil || v.stopsAt(diagnosis.PublishedElsewhere) || slices.ContainsFunc(before, same) {
+	if v.served == nil || v.stopsAt(diagnosis.Dangling) || slices.ContainsFunc(before, same) {
 		return
 	}
 	for _, u := range v.served.Dangling {

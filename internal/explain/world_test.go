@@ -125,6 +125,7 @@ var kinds = map[reflect.Type]struct{ root, resource string }{
 	reflect.TypeFor[*storagev1.VolumeAttachment]():   {"/apis/storage.k8s.io/v1", "volumeattachments"},
 	reflect.TypeFor[*storagev1.CSINode]():            {"/apis/storage.k8s.io/v1", "csinodes"},
 	reflect.TypeFor[*storagev1.CSIDriver]():          {"/apis/storage.k8s.io/v1", "csidrivers"},
+	reflect.TypeFor[*storagev1.StorageClass]():       {"/apis/storage.k8s.io/v1", "storageclasses"},
 	reflect.TypeFor[*coordinationv1.Lease]():         {"/apis/coordination.k8s.io/v1", "leases"},
 }
 

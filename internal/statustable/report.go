@@ -87,7 +87,7 @@ func NewReport(v hubclient.View, trouble []status.Attachment, listErr error, now
 // Text returns the Report as text: a summary, a line for each driver, the volumes in trouble, then the problems.
 func (r Report) Text(s Style) string {
 	var out strings.Builder
-	out.WriteString(s.paint(r.headline(), r.Summary.Health) + "\n")
+	out.WriteString(s.Paint(r.headline(), r.Summary.Health) + "\n")
 	if len(r.Drivers) > 0 {
 		out.WriteString("\n" + r.driverTable().Text(s))
 	}

@@ -73,7 +73,7 @@ func (t Table) Text(s Style) string {
 	for _, r := range rows {
 		var lines []string
 		for _, text := range r.Texts {
-			lines = append(lines, wrap(terminal.Line(text), s.Width-left)...)
+			lines = append(lines, Wrap(terminal.Line(text), s.Width-left, mostLines)...)
 		}
 		line := ""
 		for i, text := range r.Cells {
@@ -82,7 +82,7 @@ func (t Table) Text(s Style) string {
 			case widths[i] == 0:
 				continue
 			case t.Titles[i] == t.Colored:
-				text = s.paint(text, r.Health)
+				text = s.Paint(text, r.Health)
 			}
 			line += text + padding
 		}
@@ -103,24 +103,24 @@ func (t Table) Text(s Style) string {
 // colors are the parameters of SGR for the colours.
 var colors = map[status.HealthState]string{status.Broken: "1;31", status.Attention: "33", status.Standby: "2", status.Fine: "32"}
 
-// paint returns a text in the colour of a health.
-func (s Style) paint(text string, h status.HealthState) string {
+// Paint returns a text in the colour of a health.
+func (s Style) Paint(text string, h status.HealthState) string {
 	if colors[h] == "" || !s.Color {
 		return text
 	}
 	return "\x1b[" + colors[h] + "m" + text + "\x1b[0m"
 }
 
-// wrap breaks a text into lines of at most width characters, if that is positive. What does not fit into mostLines is
-// left out, and the last line ends with an ellipsis.
-func wrap(text string, width int) []string {
+// Wrap breaks a text into lines of at most width characters, if that is positive. What does not fit into most lines is
+// left out if most is not 0, and the last line ends with an ellipsis.
+func Wrap(text string, width, most int) []string {
 	if text == "" {
 		return nil
 	}
 	var lines []string
 	rest := []rune(text)
 	for width > 0 && len(rest) > width {
-		if len(lines) == mostLines-1 {
+		if len(lines) == most-1 {
 			rest = append(rest[:width-1], '…')
 			break
 		}

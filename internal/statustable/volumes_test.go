@@ -132,7 +132,7 @@ func TestATextIsBrokenAtSpacesAndCutAtTheLastLine(t *testing.T) {
 		{strings.Repeat("x", 50), 0, strings.Repeat("x", 50)}, // no terminal
 		{"", 10, ""},
 	} {
-		got := wrap(test.text, test.width)
+		got := Wrap(test.text, test.width, mostLines)
 		if strings.Join(got, "|") != test.want {
 			t.Errorf("%q in %d: got %q, want %q", test.text, test.width, got, test.want)
 		}

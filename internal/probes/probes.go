@@ -1,4 +1,5 @@
-package status
+// Package probes answers whether the process is ready and live.
+package probes
 
 import (
 	"fmt"

@@ -1,0 +1,61 @@
+package status
+
+import (
+	"cmp"
+	"path/filepath"
+	"strings"
+)
+
+// Headline returns the first line of the page and of the subcommand status, what matters most first: "drivers.yaml
+// rejected (1 mistake); 3 volumes stuck; all drivers answer". trouble has the VolumeAttachments whose health is broken or
+// attention. The state is the worst of all; a rejected configuration is never fine.
+func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthState, text string) {
+	state = Fine
+	worst := func(s HealthState) { state = either(s.Compare(state) < 0, s, state) }
+	var parts, rejected []string
+	add := func(n int, one, more string) {
+		if n > 0 {
+			parts = append(parts, plural(n, one, more))
+		}
+	}
+	for _, f := range c.Files {
+		if f.Rejected != "" {
+			rejected = append(rejected, filepath.Base(f.Path))
+		}
+	}
+	if len(c.Errors) > 0 {
+		worst(Attention)
+		parts = append(parts, cmp.Or(strings.Join(rejected, ", "), "configuration")+" rejected ("+plural(len(c.Errors), "mistake", "mistakes")+")")
+	}
+	health, volumes, silent := map[HealthState]int{}, map[AttachmentState]int{}, false
+	for _, d := range drivers {
+		worst(d.Health.State)
+		health[d.Health.State]++
+		silent = silent || !d.Up && d.Health.State == Attention
+	}
+	for _, a := range trouble {
+		worst(a.Health.State)
+		switch {
+		case a.State == Stuck || a.State == Attached:
+		case a.LastError != "":
+			a.State = Failing
+		default:
+			a.State = Waiting
+		}
+		volumes[a.State]++
+	}
+	add(health[Broken], "driver broken", "drivers broken")
+	add(volumes[Stuck], "volume stuck", "volumes stuck")
+	add(volumes[Failing], "volume failing", "volumes failing")
+	add(volumes[Waiting], "volume waiting", "volumes waiting")
+	add(volumes[Attached], "attached volume needs attention", "attached volumes need attention")
+	switch {
+	case len(drivers) == 0:
+		parts = append(parts, "no driver is served")
+	case silent || health[Attention] > 0 && len(trouble) == 0:
+		add(health[Attention], "driver needs attention", "drivers need attention")
+	case health[Broken] == 0:
+		parts = append(parts, "all drivers answer")
+	}
+	return state, strings.Join(parts, "; ")
+}

@@ -1,0 +1,35 @@
+package status
+
+import "testing"
+
+func TestHeadlineSaysWhatMattersMostFirst(t *testing.T) {
+	driver := func(s HealthState) Driver { return Driver{Up: true, Health: Health{State: s}} }
+	volume := func(state AttachmentState, s HealthState) Attachment {
+		return Attachment{State: state, Health: Health{State: s}}
+	}
+	connecting, failed := driver(Attention), volume(Attaching, Attention)
+	connecting.Up, failed.LastError = false, "busy"
+	stuck, waiting, attached := volume(Stuck, Broken), volume(Waiting, Attention), volume(Attached, Attention)
+	rejected := Config{Files: []ConfigFile{{Path: "/etc/hub/drivers.yaml", Rejected: "/etc/hub/drivers.yaml was rejected"}, {Path: "/etc/hub/fine.yaml"}}, Errors: []string{"drivers.yaml:3: no"}}
+	for name, tt := range map[string]struct {
+		config  Config
+		drivers []Driver
+		trouble []Attachment
+		state   HealthState
+		text    string
+	}{
+		"nothing":                      {Config{}, nil, nil, Fine, "no driver is served"},
+		"fine":                         {Config{}, []Driver{driver(Fine)}, nil, Fine, "all drivers answer"},
+		"standby":                      {Config{}, []Driver{driver(Fine), driver(Standby)}, nil, Standby, "all drivers answer"},
+		"rejected, and all else fine":  {rejected, []Driver{driver(Fine)}, nil, Attention, "drivers.yaml rejected (1 mistake); all drivers answer"},
+		"rejected, and nothing served": {Config{Errors: []string{"a", "b"}}, nil, nil, Attention, "configuration rejected (2 mistakes); no driver is served"},
+		"rejected and stuck":           {rejected, []Driver{driver(Attention)}, []Attachment{stuck, stuck, stuck}, Broken, "drivers.yaml rejected (1 mistake); 3 volumes stuck; all drivers answer"},
+		"broken":                       {Config{}, []Driver{driver(Broken), driver(Fine), driver(Attention)}, []Attachment{stuck, failed, waiting, waiting, attached}, Broken, "1 driver broken; 1 volume stuck; 1 volume failing; 2 volumes waiting; 1 attached volume needs attention"},
+		"attention without a volume":   {Config{}, []Driver{driver(Attention), driver(Fine)}, nil, Attention, "1 driver needs attention"},
+		"not connected yet":            {Config{}, []Driver{connecting}, []Attachment{waiting}, Attention, "1 volume waiting; 1 driver needs attention"},
+	} {
+		if state, text := Headline(tt.config, tt.drivers, tt.trouble); state != tt.state || text != tt.text {
+			t.Errorf("%s: got %s, %q, want %s, %q", name, state, text, tt.state, tt.text)
+		}
+	}
+}
