@@ -28,7 +28,7 @@ func newScreen(out io.Writer) *screen {
 
 // style returns how to draw tables now: the size of a terminal changes. wide is for all columns and whole texts.
 func (s *screen) style(wide bool) statustable.Style {
-	style := statustable.Style{Color: s.file != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	style := statustable.Style{Wide: wide, Color: s.file != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 	if !wide {
 		style.Width, _ = s.size()
 	}

@@ -64,8 +64,8 @@ func TestStatusAndVolumesOfARunningHubNameTheVolumesInTrouble(t *testing.T) {
 	}
 
 	// While a try runs, its volume is not in trouble: each answer is waited for.
-	out, code = s.asked("Drivers: 1 broken", ask("status", "--fail-on=broken")...)
-	if code != exitTrouble || !strings.HasPrefix(out, "Drivers: 1 broken") {
+	out, code = s.asked("1 driver broken; ", ask("status", "--fail-on=broken")...)
+	if code != exitTrouble || !strings.HasPrefix(out, "1 driver broken; ") {
 		t.Errorf("exit code %d, want %d for a driver that cannot be called:\n%s", code, exitTrouble, out)
 	}
 	s.asked("\nVolumes in trouble:\nPOD ", ask("status")...)

@@ -33,6 +33,8 @@ type Report struct {
 
 // Summary counts what a Report has.
 type Summary struct {
+	// Headline says what matters most, as the first line of the page.
+	Headline string `json:"headline"`
 	// Health is the worst of all drivers and volumes. A problem of a replica and a rejected configuration
 	// count as attention.
 	Health  status.HealthState         `json:"health"`
@@ -57,27 +59,26 @@ func NewReport(v hubclient.View, trouble []status.Attachment, listErr error, now
 		r.Problems = append(r.Problems, strings.Split(listErr.Error(), "\n")...)
 	}
 	s := &r.Summary
-	s.Health, s.Drivers = status.Fine, map[status.HealthState]int{}
-	worst := func(h status.HealthState) {
-		s.Health = slices.MinFunc([]status.HealthState{s.Health, h}, status.HealthState.Compare)
-	}
+	s.Drivers = map[status.HealthState]int{}
+	var drivers []status.Driver
 	for _, d := range v.Drivers {
-		worst(d.Health.State)
+		drivers = append(drivers, d.Driver)
 		s.Drivers[d.Health.State]++
 		w := d.Work()
 		s.Volumes.Waiting += w.Queued + w.Delayed + w.Running
 		s.Volumes.Stuck += w.Stuck
 	}
 	for _, a := range trouble {
-		worst(a.Health.State)
 		if a.Health.State == status.Broken {
 			s.Volumes.Broken++
 		} else {
 			s.Volumes.Attention++
 		}
 	}
-	if len(r.Problems)+len(v.Config().Errors) > 0 {
-		worst(status.Attention)
+	s.Health, s.Headline = status.Headline(v.Config(), drivers, trouble)
+	if n := len(r.Problems); n > 0 {
+		s.Health = slices.MinFunc([]status.HealthState{s.Health, status.Attention}, status.HealthState.Compare)
+		s.Headline = fmt.Sprintf("%d %s with the replicas; %s", n, map[bool]string{true: "problem", false: "problems"}[n == 1], s.Headline)
 	}
 	status.WorstFirst(trouble)
 	r.VolumesInTrouble = append([]status.Attachment{}, trouble[:min(len(trouble), mostInTrouble)]...)
@@ -87,12 +88,14 @@ func NewReport(v hubclient.View, trouble []status.Attachment, listErr error, now
 // Text returns the Report as text: a summary, a line for each driver, the volumes in trouble, then the problems.
 func (r Report) Text(s Style) string {
 	var out strings.Builder
-	out.WriteString(s.Paint(r.headline(), r.Summary.Health) + "\n")
+	for _, line := range Wrap(r.Summary.Headline+"; as of "+r.AsOf.Format("15:04:05 MST"), s.Width, mostLines) {
+		out.WriteString(s.Paint(line, r.Summary.Health) + "\n")
+	}
 	if len(r.Drivers) > 0 {
 		out.WriteString("\n" + r.driverTable().Text(s))
 	}
 	if len(r.VolumesInTrouble) > 0 {
-		table, more := r.troubleTable()
+		table, more := r.troubleTable(s.Wide)
 		out.WriteString("\nVolumes in trouble:\n" + table.Text(s))
 		if more > 0 {
 			fmt.Fprintf(&out, "and %d more: csi-attach-hub volumes\n", more)
@@ -103,25 +106,6 @@ func (r Report) Text(s Style) string {
 	}
 	r.sections(&out)
 	return out.String()
-}
-
-// headline returns the summary as one line.
-func (r Report) headline() string {
-	var drivers []string
-	for _, s := range status.HealthStates {
-		if n := r.Summary.Drivers[s]; n > 0 {
-			drivers = append(drivers, fmt.Sprintf("%d %s", n, s))
-		}
-	}
-	volumes := r.Summary.Volumes
-	text := fmt.Sprintf("Drivers: %s; volumes: %d waiting", strings.Join(drivers, ", "), volumes.Waiting)
-	if len(drivers) == 0 {
-		text = "No driver is served"
-	}
-	if volumes.Stuck > 0 {
-		text += fmt.Sprintf(", %d of them stuck", volumes.Stuck)
-	}
-	return text + "; as of " + r.AsOf.Format("15:04:05 MST")
 }
 
 // driverTable has a row for each driver: the worst first, then by name.
@@ -150,14 +134,14 @@ func (r Report) driverTable() Table {
 }
 
 // troubleTable has a row for the volumes in trouble for the same reason. more counts those that it leaves out.
-func (r Report) troubleTable() (t Table, more int) {
+func (r Report) troubleTable(wide bool) (t Table, more int) {
 	groups := status.Groups(r.VolumesInTrouble)
 	groups = groups[:min(len(groups), mostGroups)]
 	more = r.Summary.Volumes.Broken + r.Summary.Volumes.Attention
 	for _, group := range groups {
 		more -= len(group)
 	}
-	return Volumes(slices.Values(groups), false, r.AsOf), more
+	return Volumes(slices.Values(groups), wide, r.AsOf), more
 }
 
 // sections writes the problems that the tables do not show.

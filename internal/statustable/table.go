@@ -13,6 +13,7 @@ import (
 // Style says how tables are drawn. The zero value is for a pipe: all columns and whole texts, without colour.
 type Style struct {
 	Width int  // of the terminal, in characters; 0: none
+	Wide  bool // the columns of -o wide
 	Color bool // use the colours of ECMA-48 terminals
 }
 

@@ -22,7 +22,7 @@ func TestVolumesShowPodAndClaimFirstAndTheWorstFirst(t *testing.T) {
 		wide  bool
 		style Style
 	}{
-		"pipe": {}, "wide": {wide: true}, "columns-120": {style: Style{Width: 120, Color: true}}, "columns-60": {style: Style{Width: 60}},
+		"pipe": {}, "wide": {wide: true}, "columns-120": {style: Style{Width: 120, Color: true}}, "columns-80": {style: Style{Width: 80}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := Volumes(slices.Chunk(all, 1), test.wide, now).Text(test.style)
@@ -101,7 +101,7 @@ func TestVolumesInTroubleForTheSameReasonAreOneLine(t *testing.T) {
 
 // rows are those of volumes in trouble.
 func rows(all ...status.Attachment) []Row {
-	t, _ := NewReport(hubclient.View{}, all, nil, now).troubleTable()
+	t, _ := NewReport(hubclient.View{}, all, nil, now).troubleTable(false)
 	return t.Rows
 }
 
