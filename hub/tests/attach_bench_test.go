@@ -37,7 +37,7 @@ func BenchmarkAttachAndDetach(b *testing.B) {
 	if err := cluster.Create(b.Context(), testbed.CSINode{Node: "n", Drivers: map[string]string{virtualDriver: "id-n"}}, testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Handle: "v"}); err != nil {
 		b.Fatal(err)
 	}
-	updates <- registry.Snapshot{virtualDriver: {Name: virtualDriver, Endpoint: "unix:///virtual", Settings: registry.DefaultSettings()}}
+	updates <- registry.Snapshot{virtualDriver: {Name: virtualDriver, Endpoint: "tcp://127.0.0.1:9", Settings: registry.DefaultSettings()}}
 	ctx, cancel := context.WithCancel(klog.NewContext(b.Context(), logr.Discard()))
 	ended := make(chan error, 1)
 	go func() { ended <- h.Run(ctx, updates) }()

@@ -74,7 +74,7 @@ func inVirtualTime(t *testing.T, f func(v *virtual)) {
 		}
 		api := fakekube.New()
 		*v = virtual{t: t, api: api, kube: api.Client(), cluster: testbed.NewCluster(api.Client()), backend: backend,
-			driver: registry.Driver{Name: virtualDriver, Endpoint: "unix:///virtual", Settings: registry.DefaultSettings()},
+			driver: registry.Driver{Name: virtualDriver, Endpoint: "tcp://127.0.0.1:9", Settings: registry.DefaultSettings()},
 			events: eventrecord.NewFakeRecorder(1_000_000), health: new(probes.Probes), verbosity: 2}
 		v.options = hub.Options{Kube: v.kube, Events: v.events, Metrics: status.NewMetrics(), Probes: v.health, Grace: 10 * time.Second,
 			Connect: func(context.Context, registry.Driver) (hubdriver.Session, error) {

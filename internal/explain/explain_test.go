@@ -231,9 +231,9 @@ func TestParseQuestion(t *testing.T) {
 
 func TestANameIsEnoughIfOnlyOneObjectHasIt(t *testing.T) {
 	for asked, want := range map[string]string{
-		"web": "Pod default/web, volume data, claim default/data, PersistentVolume pv-1 on node node-1: waiting", "pv-1": "PersistentVolume pv-1, claim default/data on node node-1: waiting", "data": "PersistentVolumeClaim default/data, PersistentVolume pv-1 on node node-1: waiting",
-		"node-1": "Node node-1: fine", driverName: "driver " + driverName + ": fine", "csi-1": "VolumeAttachment csi-1, claim default/data, PersistentVolume pv-1 on node node-1: waiting",
-		"csi-2": "VolumeAttachment csi-2222, PersistentVolume pv-2 on node node-1: waiting", "va/csi-22": "VolumeAttachment csi-2222, PersistentVolume pv-2 on node node-1: waiting", "csi-3": "VolumeAttachment csi-3: not found",
+		"web": "Pod default/web, volume data, claim default/data, PersistentVolume pv-1 of driver " + driverName + " on node node-1: waiting", "pv-1": "PersistentVolume pv-1, claim default/data of driver " + driverName + " on node node-1: waiting", "data": "PersistentVolumeClaim default/data, PersistentVolume pv-1 of driver " + driverName + " on node node-1: waiting",
+		"node-1": "Node node-1: fine", driverName: "driver " + driverName + ": fine", "csi-1": "VolumeAttachment csi-1, claim default/data, PersistentVolume pv-1 of driver " + driverName + " on node node-1: waiting",
+		"csi-2": "VolumeAttachment csi-2222, PersistentVolume pv-2 of driver " + driverName + " on node node-1: waiting", "va/csi-22": "VolumeAttachment csi-2222, PersistentVolume pv-2 of driver " + driverName + " on node node-1: waiting", "csi-3": "VolumeAttachment csi-3: not found",
 		"csi-":    "VolumeAttachment csi-: not found\nPROBLEM  csi-: could be 2 objects: VolumeAttachment csi-1, VolumeAttachment csi-2222",
 		"node":    "VolumeAttachment node: not found",
 		"both":    "VolumeAttachment both: not found\nPROBLEM  both: could be 2 objects: Node both, Pod default/both",

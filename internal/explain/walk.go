@@ -46,6 +46,9 @@ func (v *volume) title() string {
 		parts = append(parts, ref(PersistentVolume, "", v.volumeName))
 	}
 	text := cmp.Or(strings.Join(parts, ", "), "the volume")
+	if v.driver != "" {
+		text += " of driver " + v.driver
+	}
 	if v.nodeName != "" {
 		text += " on node " + v.nodeName
 	}
