@@ -159,7 +159,7 @@ handover: ## hand a driver HANDOVERS=100 times to and fro between the hub and th
 
 # make test runs a sample of it.
 crashes: ## kill the hub at each write and call of each scenario, and check that nothing is lost (10 minutes)
-	CRASHES=all go test -count 1 -v -timeout 30m ./internal/crash
+	CRASHES=all go test -count 1 -v -timeout 30m ./internal/test/torture/crash
 
 soak: build ## attach and detach for DURATION (20m), draw bin/soak.svg, fail if the hub grows
 	bin/testbed soak --hub bin/csi-attach-hub --duration $(or $(DURATION),20m) --svg bin/soak.svg

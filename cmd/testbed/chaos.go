@@ -11,13 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/chaos"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/torture"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 // chaosOptions are the flags of the chaos command.
 type chaosOptions struct {
-	run     chaos.Options
+	run     torture.Options
 	race    bool
 	json    bool
 	keep    bool
@@ -79,12 +79,12 @@ func runChaos(ctx context.Context, o chaosOptions, out, progress io.Writer) erro
 	fmt.Fprintf(progress, "Seed %d, %d faults.\n", o.run.Seed, o.run.Faults)
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done %v after the start (--timeout)", o.timeout))
 	defer cancel()
-	report, err := chaos.Run(ctx, o.run)
+	report, err := torture.Run(ctx, o.run)
 	return errors.Join(showChaos(report, err, o.json, out), folder.close(o.keep || err != nil || !report.Held()))
 }
 
 // showChaos prints a report. Its error says that something did not hold.
-func showChaos(report *chaos.Report, err error, asJSON bool, out io.Writer) error {
+func showChaos(report *torture.Report, err error, asJSON bool, out io.Writer) error {
 	if report == nil {
 		return err
 	}

@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/chaos"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/torture"
 )
 
 func TestChaosSaysHowToRunWhatFailedAgain(t *testing.T) {
-	held := &chaos.Report{Seed: 7, Planned: 1000, Faults: 1003, Counts: map[chaos.Kind]int{chaos.HubKill: 3}}
-	failed := &chaos.Report{Seed: 7, Planned: 1000, Findings: []chaos.Finding{{About: "d0-v1", Text: "is lost"}}, History: []string{"it was there"}}
+	held := &torture.Report{Seed: 7, Planned: 1000, Faults: 1003, Counts: map[torture.Kind]int{torture.HubKill: 3}}
+	failed := &torture.Report{Seed: 7, Planned: 1000, Findings: []torture.Finding{{About: "d0-v1", Text: "is lost"}}, History: []string{"it was there"}}
 	for name, c := range map[string]struct {
-		report *chaos.Report
+		report *torture.Report
 		err    error
 		want   []string // in the text or the error
 		fails  bool
@@ -44,7 +44,7 @@ func TestChaosSaysHowToRunWhatFailedAgain(t *testing.T) {
 
 func TestChaosPrintsTheCountOfEachKindAsJSON(t *testing.T) {
 	var out bytes.Buffer
-	if err := showChaos(&chaos.Report{Counts: map[chaos.Kind]int{chaos.HubKill: 3, chaos.APIStop: 0}}, nil, true, &out); err != nil {
+	if err := showChaos(&torture.Report{Counts: map[torture.Kind]int{torture.HubKill: 3, torture.APIStop: 0}}, nil, true, &out); err != nil {
 		t.Fatal(err)
 	}
 	var got struct{ Counts map[string]int }

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/chart"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/soak"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/torture/soak"
 )
 
 const (

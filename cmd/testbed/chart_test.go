@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/soak"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/torture/soak"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 

@@ -16,7 +16,7 @@
 // and recipes.go says what to try.
 //
 // Bench is a thin wrapper of package bench, and bench-baseline, hidden, is one of its
-// competitors. Chaos is a thin wrapper of package chaos, and soak of package soak; chart.go
+// competitors. Chaos is a thin wrapper of package torture, and soak of package soak; chart.go
 // draws what soak has judged.
 //
 // It is for development and demonstration and is no part of the product.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/soak"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/torture/soak"
 )
 
 // newSoakCommand lets a hub work for a long time.
