@@ -46,6 +46,7 @@ func newAdoptCommand() *cobra.Command {
 	flags.BoolVar(&o.OwnSecrets, "own-certificates", false, "the proxy's certificate is in a Secret of your own, and not made by cert-manager")
 	flags.StringArrayVar(&o.Secrets, "secret", nil, "`name` of a Secret that attaching needs: NAME, NAMESPACE/NAME or NAMESPACE/*; may be repeated")
 	flags.Int64Var(&user, "run-as-user", 0, "user `ID` of the driver's socket where the manifest does not say it")
+	flags.BoolVar(&o.Unmanaged, "unmanaged", false, "the driver is installed by yourself, and not managed by the provider whose marks are in its manifest")
 	flags.BoolVar(&o.OpenShift, "openshift", false, "let the cluster choose the user of containers where the manifest does not say it")
 	c.RunE = coded(func(c *cobra.Command, inputs []string) error {
 		if flags.Changed("run-as-user") {
@@ -97,9 +98,17 @@ func adoptPlans(stdin io.Reader, inputs []string, o adopt.Options) ([]adopt.Plan
 	}
 	if err == nil && len(attachers) == 0 {
 		text := "no csi-attacher in the Deployments, StatefulSets and DaemonSets (apps/v1) of " + strings.Join(inputs, ", ")
-		err = errors.New(strings.Join(append([]string{text}, adopt.MadeElsewhere(objects, o.Image)...), "\n"))
+		err = errors.New(strings.Join(append([]string{text}, adopt.MadeElsewhere(objects, o)...), "\n"))
 	}
 	return adopt.NewPlans(attachers, objects, o), err
+}
+
+// buildCommands print the manifests of a folder that has the file.
+var buildCommands = map[string]string{
+	"Chart.yaml":         "helm template RELEASE %s -n NAMESPACE",
+	"kustomization.yaml": "kubectl kustomize %s",
+	"kustomization.yml":  "kubectl kustomize %s",
+	"Kustomization":      "kubectl kustomize %s",
 }
 
 // readInput reads the objects of a file, or of stdin ("-").
@@ -107,8 +116,17 @@ func readInput(stdin io.Reader, input string) ([]adopt.Object, error) {
 	if input == "-" {
 		return adopt.Read("stdin", stdin)
 	}
-	if info, err := os.Stat(input); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("%[1]s: is a folder: pass what `helm template RELEASE %[1]s -n NAMESPACE` or `kubectl kustomize %[1]s` prints, or the files in it", input)
+	dir := input
+	if buildCommands[filepath.Base(input)] != "" {
+		dir = filepath.Dir(input)
+	}
+	if info, err := os.Stat(input); err == nil && (info.IsDir() || dir != input) {
+		for name, command := range buildCommands {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				return nil, fmt.Errorf("%s: is no manifest: pass what `"+command+"` prints", input, dir)
+			}
+		}
+		return nil, fmt.Errorf("%s: is a folder: pass the files in it", input)
 	}
 	file, err := os.Open(input)
 	if err != nil {
@@ -126,6 +144,9 @@ func writeAdopted(dir string, plans []adopt.Plan) (string, error) {
 		return "", err
 	}
 	text := fmt.Sprintf("%s is written; the steps are in %s\n", dir, filepath.Join(dir, "README.md"))
+	if o := plans[0].Options; !o.HasRegistry() {
+		text = fmt.Sprintf("The image in it is %s, without a registry: add --image to name the image that the nodes can pull\n", o.Image) + text
+	}
 	if own, err := os.ReadFile(filepath.Join(dir, adopt.OriginalKustomization)); err == nil && !adopt.IsWritten(own) {
 		// It names the user's own base.
 		maps.DeleteFunc(files, func(name string, _ []byte) bool { return filepath.Dir(name) == "original" })

@@ -117,9 +117,13 @@ func TestAdoptEndsWithOneIfACsiAttacherCannotBeAdopted(t *testing.T) {
 func TestAdoptSaysHowAFolderBecomesManifests(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeTestFile(t, "chart/Chart.yaml", "name: driver\n")
-	code, stdout, stderr := runWith(t, "", "adopt", "chart")
-	if want := "chart: is a folder: pass what `helm template RELEASE chart -n NAMESPACE` or `kubectl kustomize chart` prints"; code != 1 || stdout != "" || !strings.Contains(stderr, want) {
-		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	writeTestFile(t, "overlay/kustomization.yaml", "resources: [controller.yaml]\n")
+	writeTestFile(t, "files/controller.yaml", adoptable)
+	helm, kustomize := "is no manifest: pass what `helm template RELEASE chart -n NAMESPACE` prints", "is no manifest: pass what `kubectl kustomize overlay` prints"
+	for input, want := range map[string]string{"chart": helm, "chart/Chart.yaml": helm, "overlay": kustomize, "overlay/kustomization.yaml": kustomize, "files": "is a folder: pass the files in it"} {
+		if code, stdout, stderr := runWith(t, "", "adopt", input); code != 1 || stdout != "" || !strings.Contains(stderr, input+": "+want) {
+			t.Errorf("%s: exit code %d, %s%s", input, code, stdout, stderr)
+		}
 	}
 }
 
@@ -187,8 +191,20 @@ func TestAdoptNamesWhoMakesACsiAttacherThatIsNotInTheInput(t *testing.T) {
 	operator := strings.NewReplacer("csi-attacher:v4.10.0", "operator:v1", "name: csi-attacher", "name: operator", "args: [--csi-address=/csi/csi.sock, --leader-election]",
 		"env: [{name: ROOK_CSI_ATTACHER_IMAGE, value: attacher}]").Replace(adoptable)
 	code, stdout, stderr := runWith(t, operator, "adopt", "-", "--image=example.com/hub:v1")
-	if code != 1 || stdout != "" || !strings.Contains(stderr, "(Deployment controller) makes a csi-attacher: set its variable ROOK_CSI_ATTACHER_IMAGE to the variant of the hub's image that runs as root, example.com/hub:v1 with -root at the end of its tag") {
+	if code != 1 || stdout != "" || !strings.Contains(stderr, "(Deployment controller) makes a csi-attacher: set the variable ROOK_CSI_ATTACHER_IMAGE of the Deployment controller to the variant of the hub's image that runs as root, example.com/hub:v1 with -root at the end of its tag") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+}
+
+func TestAdoptOfInputWithoutCsiAttacherSaysWhoMayMakeIt(t *testing.T) {
+	for input, want := range map[string]string{
+		strings.NewReplacer("csi-attacher:v4.10.0", "operator:v1", "name: csi-attacher", "name: operator", "--csi-address", "--address", "name: controller,", "name: trident-operator,").Replace(adoptable): "set the variable TRIDENT_CSI_SIDECAR_ATTACHER_IMAGE of the Deployment trident-operator to",
+		"{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: file.example.com}, spec: {attachRequired: false}}":                                                                               "CSIDriver file.example.com has attachRequired: false: its volumes need no csi-attacher, and no hub",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}": "an operator may make it: deploy/DRIVERS.md has the settings",
+	} {
+		if code, stdout, stderr := runWith(t, input, "adopt", "-"); code != 1 || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("exit code %d, want %s:\n%s%s", code, want, stdout, stderr)
+		}
 	}
 }
 

@@ -50,6 +50,13 @@ func sidecarFlags(args []string) (adopt.Flags, error) {
 	if set.Changed("leader-election-lease-duration") {
 		f.LeaseDuration = hub.leases.Duration
 	}
+	byDefault := map[string]bool{}
+	for _, d := range csiAttacherDefaults {
+		if name, value, _ := strings.Cut(d, "="); !set.Changed(name) {
+			byDefault[name] = true
+			problems = append(problems, set.Set(name, value))
+		}
+	}
 	refused := hub.refusedSettings()
 	set.Visit(func(flag *pflag.Flag) {
 		written := fmt.Sprintf("--%s=%s", flag.Name, flag.Value)
@@ -58,13 +65,20 @@ func sidecarFlags(args []string) (adopt.Flags, error) {
 		} else if key := settingOf[flag.Name]; key != "" {
 			value, err := settingValue(flag)
 			problems = append(problems, err)
-			f.Settings = append(f.Settings, adopt.Setting{Key: key, Value: value, Flag: "--" + flag.Name})
+			from := "--" + flag.Name
+			if byDefault[flag.Name] {
+				from = "csi-attacher's default"
+			}
+			f.Settings = append(f.Settings, adopt.Setting{Key: key, Value: value, Flag: from})
 		} else if !slices.Contains(notCarriedOver, flag.Name) && !slices.ContainsFunc(ignored, func(i struct{ flag, why string }) bool { return i.flag == flag.Name }) {
 			f.Unknown = append(f.Unknown, written) // a flag of the hub that no csi-attacher has
 		}
 	})
 	return f, errors.Join(problems...)
 }
+
+// csiAttacherDefaults are flags with those defaults of csi-attacher that are not the hub's.
+var csiAttacherDefaults = []string{"timeout=15s", "worker-threads=10", "retry-interval-start=1s", "retry-interval-max=5m", "max-entries=0"}
 
 // refusedSettings returns the flags that were given, and whose value the configuration cannot have, with the reason.
 func (f *hubFlags) refusedSettings() map[string]string {

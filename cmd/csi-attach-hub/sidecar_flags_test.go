@@ -4,7 +4,42 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/adopt"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
+
+// givenSettings are the settings for which flags were given.
+func givenSettings(f adopt.Flags) []adopt.Setting {
+	return slices.DeleteFunc(f.Settings, func(s adopt.Setting) bool { return s.Flag == "csi-attacher's default" })
+}
+
+// The driver gets the load that it had.
+func TestDefaultsOfCsiAttacherThatAreNotTheHubsBecomeSettings(t *testing.T) {
+	f, err := sidecarFlags([]string{"--timeout=6m", "--retry-interval-start=10m"})
+	var got []string
+	for _, s := range f.Settings {
+		got = append(got, s.Key+": "+s.Value)
+	}
+	if want := "timeout: 6m, retry.initial: 5m, workers: 10, retry.max: 5m, drift.pageSize: 0"; err != nil || strings.Join(got, ", ") != want {
+		t.Errorf("%v, %v; want %s", got, err, want)
+	}
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	s := registry.DefaultSettings()
+	addDriverFlags(set, &s)
+	for _, d := range csiAttacherDefaults {
+		name, value, _ := strings.Cut(d, "=")
+		if err := set.Set(name, value); err != nil {
+			t.Error(err)
+		}
+	}
+	if diff := cmp.Diff(csiAttacherSettings(), s); diff != "" {
+		t.Errorf("they differ from those of --csi-address (-want +got):\n%s", diff)
+	}
+}
 
 func TestFlagsOfASidecarBecomeSettings(t *testing.T) {
 	for args, want := range map[string]string{
@@ -22,7 +57,7 @@ func TestFlagsOfASidecarBecomeSettings(t *testing.T) {
 	} {
 		f, err := sidecarFlags(strings.Fields(args))
 		var got []string
-		for _, s := range f.Settings {
+		for _, s := range givenSettings(f) {
 			got = append(got, s.Key+": "+s.Value)
 		}
 		if err != nil || strings.Join(got, ", ") != want || len(f.Other)+len(f.Unknown) > 0 {
@@ -34,7 +69,7 @@ func TestFlagsOfASidecarBecomeSettings(t *testing.T) {
 func TestFlagsOfASidecarThatChangeNothingAreLeftOut(t *testing.T) {
 	for _, args := range []string{"-v=5", "-v 5", "-v5", "--resync=1m", "--leader-election-labels=a:b", "--http-endpoint=:8080", "--v=$(LEVEL)", "--log-text-info-buffer-size 1Mi"} {
 		f, err := sidecarFlags(strings.Fields(args))
-		if err != nil || len(f.Other)+len(f.Settings)+len(f.Unknown) > 0 {
+		if err != nil || len(f.Other)+len(givenSettings(f))+len(f.Unknown) > 0 {
 			t.Errorf("%s: %+v, %v", args, f, err)
 		}
 	}
@@ -48,7 +83,7 @@ func TestFlagsOfASidecarThatNoSettingCanHaveAreNamedWithTheReason(t *testing.T) 
 		"--timeout=-1s":        "--timeout=-1s: timeout of the configuration cannot have this value",
 	} {
 		f, err := sidecarFlags(strings.Fields(args))
-		if err != nil || len(f.Other) != 1 || !strings.HasPrefix(f.Other[0], want) || len(f.Settings)+len(f.Unknown) > 0 {
+		if err != nil || len(f.Other) != 1 || !strings.HasPrefix(f.Other[0], want) || len(givenSettings(f))+len(f.Unknown) > 0 {
 			t.Errorf("%s: %+v, %v; want %s", args, f, err, want)
 		}
 	}
@@ -67,7 +102,7 @@ func TestUnknownFlagsOfASidecarAreListed(t *testing.T) {
 		"--timeout=1m -- --worker-threads":           {"--", "--worker-threads"},
 	} {
 		f, err := sidecarFlags(strings.Fields(args))
-		if err != nil || !slices.Equal(f.Unknown, want) || len(f.Settings) != 1 {
+		if err != nil || !slices.Equal(f.Unknown, want) || len(givenSettings(f)) != 1 {
 			t.Errorf("%s: unknown %q, settings %v, %v; want %q", args, f.Unknown, f.Settings, err, want)
 		}
 	}

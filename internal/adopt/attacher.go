@@ -36,7 +36,7 @@ type Flags struct {
 type Setting struct {
 	Key   string // with dots: retry.max
 	Value string // in YAML
-	Flag  string // with its dashes
+	Flag  string // with its dashes, or what else says the value
 }
 
 // Attacher is a csi-attacher in a workload.

@@ -50,10 +50,10 @@ func (p *Plan) addReasons(in input, possible map[string]string, before []Plan) {
 		ours := strings.HasPrefix(c.Name, basePrefix) || strings.HasPrefix(imageName(c), hubName) || c.Image == p.Options.Image || len(c.Command) > 0 && c.Command[0] == hubProgram
 		p.no(Modes, ours, "container %s is csi-attach-hub already: pass the manifest from before adopt, as the chart or the vendor makes it, or original/manifest.yaml of the earlier folder", c.Name)
 	}
-	maker := managedBy(w.Object)
-	for _, d := range in.deployers() {
-		if d.image == p.Container.Image && d.workload.Source != w.Source {
-			maker = fmt.Sprintf("%s %s makes this %s and undoes changes of it: %s", d.workload.GetKind(), d.workload.GetName(), w.GetKind(), d.advice(p.Options.Image))
+	maker := p.Options.managedBy(w.Object)
+	for _, m := range in.makers() {
+		if m.image == p.Container.Image && m.Source != w.Source {
+			maker = fmt.Sprintf("%s %s makes this %s and undoes changes of it: %s", m.GetKind(), m.GetName(), w.GetKind(), p.Options.throughSetting(m.setting))
 		}
 	}
 	p.no(Modes, maker != "", "%s", maker)
@@ -107,22 +107,21 @@ func (p *Plan) addReasons(in input, possible map[string]string, before []Plan) {
 // addNotes adds the notes about a driver that can be adopted.
 func (p *Plan) addNotes() {
 	w := p.Workload
-	p.note(Modes, p.Maker() != "", "%s and undoes changes that are made in the cluster alone: README.md of the folder says how to make the change there", p.Maker())
-	p.note(proxyOnly, w.Replicas != 1, "the driver has %s: the Service keeps the hub to one of them; after that one is lost, calls that it has begun can still run while the hub calls another", p.Runs())
-	p.note(proxyOnly, p.HostNetwork(), "the Pod is on the network of its node: ports %d and %d must be free on each node that it can run on (--port chooses others); network policies do not hold for it, only the certificate keeps others out", p.Port, p.Health())
-	p.note(proxyOnly, w.SetsStrategy(), "maxSurge: 0 and maxUnavailable: 1 are set: a rolling update that starts a new Pod first would wait for a node where its ports are free")
+	surge := ""
+	if w.SetsStrategy() {
+		surge = "; its rolling update gets maxSurge: 0, else a new Pod would wait for a node where the ports are free"
+	}
+	p.note(proxyOnly, p.HostNetwork(), "the Pod is on the network of its node: ports %d and %d must be free on each node that it can run on (--port chooses others); network policies do not hold for it, only the certificate keeps others out%s", p.Port, p.Health(), surge)
 	p.note(proxyOnly, !p.HostNetwork() && len(p.policies) > 0, "NetworkPolicy %s says what may connect to the Pod, so NetworkPolicy %s adds only port %d, for the hub", strings.Join(p.policies, ", "), p.Base(), p.Port)
 	p.note(proxyOnly, !p.HostNetwork() && len(p.policies) == 0, "NetworkPolicy %s keeps all other ports of the Pod open; if another policy selects the Pod for Ingress, pass its manifest as INPUT too, or ports that it closes are opened (kubectl -n %s get networkpolicy)", p.Base(), w.Namespace)
 	left := slices.Concat(p.Flags.Other, p.Flags.Unknown)
 	p.note(proxyOnly, len(left) > 0, "flags of csi-attacher that are not carried over: %s", strings.Join(left, "; "))
 	p.note(proxyOnly, p.Flags.HTTPEndpoint != "", "the metrics of csi-attacher on %s end with it, and so does the probe of /healthz/leader-election: scrape the hub instead, and remove what leads there (Service, ServiceMonitor, kube-rbac-proxy)", p.Flags.HTTPEndpoint)
-	asRoot := p.RunsAs().UID == nil && !p.User.NonRoot && !p.Options.OpenShift
+	p.note(proxyOnly, len(p.roles) > 0, "when you will not go back, remove what csi-attacher alone needs: %s", strings.Join(p.roles, "; "))
 	_, openShift := w.Template.Annotations["openshift.io/required-scc"]
-	p.note(Modes, asRoot && openShift, "the cluster is OpenShift, which chooses the user of a container: add --openshift")
-	p.note(Modes, asRoot && !openShift && !strings.HasPrefix(p.Container.Image, "registry.k8s.io/sig-storage/"), "the manifest names no user: root is taken, the user of csi-attacher's image; if this image has another, add --run-as-user")
+	p.note(Modes, p.takesRoot() && openShift, "OpenShift chooses the user of a container (openshift.io/required-scc): if the cluster is OpenShift, add --openshift")
 	p.note(proxyOnly, p.User.Privileged, "csi-attacher is privileged, and what replaces it is not: on nodes that enforce SELinux it may not open the socket; watch the driver in mode observe")
 	p.note(dropInOnly, true, "no other hub may have the driver in its configuration. csi-attacher's rights suffice; for Events and for changes of attachRequired the ServiceAccount also needs to create and patch events in namespace default, and to list and watch csidrivers")
-	p.note(Modes, !strings.Contains(p.Options.Image, "/"), "the image is %s, without a registry: name the image that the nodes can pull with --image", p.Options.Image)
 }
 
 // driverNameForm is that of the CSI specification: a domain name in any case.

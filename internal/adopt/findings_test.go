@@ -46,6 +46,7 @@ func TestEachReasonHoldsForItsModes(t *testing.T) {
 		"OpenShift namespace":   {change: []string{"namespace: storage", "namespace: openshift-cluster-csi-drivers"}, want: "ClusterCSIDriver", modes: all},
 		"lifecycle manager":     {change: labelled("olm.owner: csi.v1"), want: "ClusterServiceVersion", modes: all},
 		"owner":                 {change: []string{"  namespace: storage\n", "  namespace: storage\n  ownerReferences: [{apiVersion: example.com/v1, kind: Storage, name: main, uid: u, controller: true}]\n"}, want: "Storage main of example.com/v1", modes: all},
+		"known operator":        {change: []string{"  namespace: storage\n", "  namespace: storage\n  ownerReferences: [{apiVersion: csi.ibm.com/v1, kind: IBMBlockCSI, name: main, uid: u, controller: true}]\n"}, want: "set csi-attacher in spec.sidecars of the IBMBlockCSI to the variant of the hub's image", modes: all},
 		"owner for deletion":    {change: []string{"  namespace: storage\n", "  namespace: storage\n  ownerReferences: [{apiVersion: example.com/v1, kind: Storage, name: main, uid: u}]\n"}},
 		"other socket":          {change: []string{"volumeMounts: [{name: sockets, mountPath: /csi}]\n        - name: csi", "volumeMounts: []\n        - name: csi", "emptyDir: {}", "hostPath: {path: /run/block}"}, want: "the driver runs in another Pod", modes: proxyOnly, more: "---\n{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: block.example.com}}\n"},
 		"node socket":           {change: []string{"volumeMounts: [{name: sockets, mountPath: /csi}]\n        - name: csi", "volumeMounts: []\n        - name: csi", "emptyDir: {}", "hostPath: {path: /var/lib/kubelet/plugins/block.example.com}"}, want: "that of the node plugin", modes: proxyOnly},
@@ -65,7 +66,7 @@ func TestEachReasonHoldsForItsModes(t *testing.T) {
 		"attachRequired: false": {more: csiDriverWithoutAttach, want: "can be removed without a hub", modes: all},
 		"shell":                 {change: []string{"args: [--csi-address", "command: [/bin/sh, -c]\n          args: [--csi-address"}, want: "the shell sh", modes: all},
 		"deployer": {more: strings.NewReplacer("name: controller", "name: deployer", "csi-attacher:v4.10.0", "pause:1", "args: [--csi-address=/csi/csi.sock, --leader-election, --timeout=1m, --worker-threads=5, --kube-api-qps=9]",
-			"env: [{name: BLOCK_CSI_ATTACHER_IMAGE, value: 'registry.k8s.io/sig-storage/csi-attacher:v4.10.0'}]").Replace("---\n" + manifest), want: "BLOCK_CSI_ATTACHER_IMAGE to the variant of the hub's image that runs as root, example.com/hub:v1 with -root", modes: all},
+			"env: [{name: BLOCK_CSI_ATTACHER_IMAGE, value: 'registry.k8s.io/sig-storage/csi-attacher:v4.10.0'}]").Replace("---\n" + manifest), want: "BLOCK_CSI_ATTACHER_IMAGE of the Deployment deployer to the variant of the hub's image that runs as root, example.com/hub:v1 with -root", modes: all},
 		"no namespace":      {change: []string{"  namespace: storage\n", ""}, want: "names no namespace: add --namespace", modes: all},
 		"proxy is there":    {change: []string{"      containers:\n", "      containers:\n        - {name: attach-hub-block-example-com, image: other}\n"}, want: "pass the manifest from before adopt", modes: all},
 		"hub is there":      {change: []string{"registry.k8s.io/sig-storage/csi-attacher:v4.10.0", "mirror.example.com/csi-attach-hub:v0"}, want: "container csi-attacher is csi-attach-hub already", modes: all},
@@ -97,6 +98,8 @@ func TestReasonsThatAnOptionLifts(t *testing.T) {
 		"user":               {nonRoot, Options{RunAsUser: &uid}},
 		"user of OpenShift":  {nonRoot, Options{OpenShift: true}},
 		"namespace":          {[]string{"  namespace: storage\n", ""}, Options{Namespace: "storage"}},
+		"managed add-on":     {labelled("addonmanager.kubernetes.io/mode: Reconcile"), Options{Unmanaged: true}},
+		"managed namespace":  {[]string{"namespace: storage", "namespace: gke-managed-filestore"}, Options{Unmanaged: true}},
 		"name of the driver": {[]string{"--driver-name=block.example.com", "--v=5"}, Options{Drivers: []string{"block.example.com"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +125,16 @@ func TestPortsOfHostNetworkAreFreeAndOfOneDriver(t *testing.T) {
 	}
 }
 
-func TestNotesSayWhatTheUserMustKnow(t *testing.T) {
+// role returns a ClusterRole that may write VolumeAttachments and read something else, and its binding to an account.
+func role(name, other, account string) string {
+	return fmt.Sprintf(`---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: %[1]s}, rules: [{resources: [volumeattachments], verbs: [get, patch]}, {resources: [%[2]s], verbs: [get]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: %[1]s-binding}, roleRef: {kind: ClusterRole, name: %[1]s}, subjects: [{kind: ServiceAccount, name: %[3]s, namespace: storage}]}
+`, name, other, account)
+}
+
+func TestTheFindingSaysWhatTheUserMustKnow(t *testing.T) {
 	onHost := []string{"    spec:\n      containers", "    spec:\n      hostNetwork: true\n      containers"}
 	of := func(container string) []string {
 		return []string{"          image: registry.k8s.io", "          " + container + "\n          image: registry.k8s.io"}
@@ -131,32 +143,42 @@ func TestNotesSayWhatTheUserMustKnow(t *testing.T) {
 		change []string
 		more   string
 		mode   Mode
-		want   []string // parts of notes; the first is in no note of the unchanged manifest
+		want   []string // parts of the finding; the first is not in that of the unchanged manifest
 	}{
-		"Helm":                  {change: labelled("app.kubernetes.io/managed-by: Helm"), want: []string{"README.md of the folder says"}},
-		"Helm by annotation":    {change: annotated("meta.helm.sh/release-name: r"), want: []string{"Helm makes this object"}},
+		"Helm":                {change: labelled("app.kubernetes.io/managed-by: Helm"), want: []string{"Helm (app.kubernetes.io/managed-by), which undoes"}},
+		"Helm by annotation":  {change: annotated("meta.helm.sh/release-name: r"), want: []string{"Helm (meta.helm.sh/release-name)"}},
+		"Helm by its comment": {change: []string{"apiVersion: apps/v1\nkind: Deployment", "# Source: block/templates/controller.yaml\napiVersion: apps/v1\nkind: Deployment"}, want: []string{"Helm (# Source: block)"}},
+		"rights": {change: []string{"    spec:\n      containers", "    spec:\n      serviceAccountName: controller\n      containers"}, more: role("attacher", "persistentvolumes", "controller") + role("other", "persistentvolumes", "else") +
+			role("all", "storageclasses", "controller"), want: []string{"remove what csi-attacher alone needs: ClusterRoleBinding attacher-binding and ClusterRole attacher; the verbs patch and update on volumeattachments and volumeattachments/status from ClusterRole all"}},
 		"Argo CD":               {change: annotated("argocd.argoproj.io/tracking-id: a"), want: []string{"Argo CD"}},
-		"Flux":                  {change: labelled("kustomize.toolkit.fluxcd.io/name: a"), want: []string{"Flux makes this object from a Kustomization"}},
-		"Flux before Helm":      {change: labelled("app.kubernetes.io/managed-by: Helm, helm.toolkit.fluxcd.io/name: a"), want: []string{"Flux makes this object from a HelmRelease"}},
-		"replicas":              {change: []string{"replicas: 1", "replicas: 3"}, want: []string{"3 replicas: the Service keeps the hub to one"}},
-		"DaemonSet":             {change: []string{"kind: Deployment", "kind: DaemonSet"}, want: []string{"a replica on each of its nodes"}},
+		"Flux":                  {change: labelled("kustomize.toolkit.fluxcd.io/name: a"), want: []string{"Flux (kustomize.toolkit.fluxcd.io/)"}},
+		"Flux before Helm":      {change: labelled("app.kubernetes.io/managed-by: Helm, helm.toolkit.fluxcd.io/name: a"), want: []string{"Flux (helm.toolkit.fluxcd.io/)"}},
+		"replicas":              {change: []string{"replicas: 1", "replicas: 3"}, want: []string{"3; the hub calls one of them"}},
+		"DaemonSet":             {change: []string{"kind: Deployment", "kind: DaemonSet"}, want: []string{"one on each of its nodes; the hub calls one of them"}},
 		"host network":          {change: onHost, want: []string{"must be free on each node", "maxSurge: 0"}},
 		"metrics":               {change: attacherArg("--http-endpoint=:8080"), want: []string{"the metrics of csi-attacher on :8080"}},
-		"user of another image": {change: []string{"registry.k8s.io/sig-storage/", "example.com/"}, want: []string{"root is taken"}},
-		"OpenShift":             {change: []string{"labels: {app: controller}", "annotations: {openshift.io/required-scc: nonroot}"}, want: []string{"add --openshift"}},
+		"user of another image": {change: []string{"registry.k8s.io/sig-storage/", "example.com/"}, want: []string{"if this image has another, add --run-as-user"}},
+		"OpenShift":             {change: []string{"labels: {app: controller}", "annotations: {openshift.io/required-scc: nonroot}"}, want: []string{"if the cluster is OpenShift, add --openshift"}},
 		"privileged":            {change: of("securityContext: {privileged: true}"), want: []string{"SELinux"}},
 		"template of a Secret": {more: "---\n{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: c}, provisioner: block.example.com, parameters: {csi.storage.k8s.io/controller-publish-secret-name: '${pvc.name}', csi.storage.k8s.io/controller-publish-secret-namespace: storage}}\n",
 			want: []string{"StorageClass c names the Secret for attaching by a template, storage/${pvc.name}"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Mode: test.mode}
-			if before := strings.Join(onlyPlan(t, manifest, o).Notes, "\n"); strings.Contains(before, test.want[0]) {
-				t.Errorf("the unchanged manifest has the note: %s", before)
+			finding := func(p Plan) string {
+				text, err := Text([]Plan{p})
+				if err != nil || len(p.Notes) > 5 {
+					t.Errorf("%v, %d notes; want at most 5", err, len(p.Notes))
+				}
+				return strings.Join(strings.Fields(text), " ") // in one line
 			}
-			notes := strings.Join(onlyPlan(t, changed(t, test.change...)+test.more, o).Notes, "\n")
+			if before := finding(onlyPlan(t, manifest, o)); strings.Contains(before, test.want[0]) {
+				t.Errorf("the unchanged manifest has it: %s", before)
+			}
+			got := finding(onlyPlan(t, changed(t, test.change...)+test.more, o))
 			for _, want := range test.want {
-				if !strings.Contains(notes, want) {
-					t.Errorf("no note has %q:\n%s", want, notes)
+				if !strings.Contains(got, want) {
+					t.Errorf("%q is missing:\n%s", want, got)
 				}
 			}
 		})

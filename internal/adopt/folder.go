@@ -180,6 +180,14 @@ func (f folder) OtherPorts() (others []portRange) {
 	return append(others, portRange{1, 65535, "UDP"})
 }
 
+// Apply is the command that brings the workload to a step.
+func (f folder) Apply(step string) string {
+	if f.ByHelm() {
+		return "step " + step
+	}
+	return "kubectl apply -k " + f.Dir + "/" + step
+}
+
 // AtHub is the flag of commands that look for the hub, if it is not where they look by themselves.
 func (f folder) AtHub() string {
 	if f.Options.HubNamespace != DefaultHubNamespace {

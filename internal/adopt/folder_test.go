@@ -157,9 +157,30 @@ func TestStepsWithCertificatesOfTheUserNameNoOtherSecret(t *testing.T) {
 }
 
 func TestStepsNameWhoMakesTheWorkload(t *testing.T) {
-	for want, change := range map[string][]string{"Helm makes this object": labelled("app.kubernetes.io/managed-by: Helm"), "Argo CD makes this object": annotated("argocd.argoproj.io/tracking-id: a"),
-		"Flux makes this object from a HelmRelease": labelled("helm.toolkit.fluxcd.io/name: r")} {
-		inOrder(t, readmeOf(t, changed(t, change...), Options{}), want, " and undoes changes by\n`kubectl apply`", "## 1. Observe")
+	for want, change := range map[string][]string{"Helm (": labelled("app.kubernetes.io/managed-by: Helm"), "Argo CD (": annotated("argocd.argoproj.io/tracking-id: a"),
+		"Flux (": labelled("helm.toolkit.fluxcd.io/name: r")} {
+		inOrder(t, readmeOf(t, changed(t, change...), Options{}), want, " makes this object, and undoes changes by\n`kubectl apply`", "## 1. Observe")
+	}
+}
+
+// kubectl apply beside a release is undone by its next upgrade.
+func TestStepsOfAReleaseOfHelmAreUpgradesOfIt(t *testing.T) {
+	text := readmeOf(t, changed(t, labelled("app.kubernetes.io/managed-by: Helm")...), Options{})
+	inOrder(t, text, "step() { helm upgrade RELEASE CHART --version VERSION -n storage --reuse-values \\\n  --post-renderer out/post-renderer.sh --post-renderer-args \"$1\"; }",
+		"it removes the proxy, and a hub in mode `active` then shows the driver as\nbroken", "\nstep observe\n", "\nstep active\n", "\nstep observe\n", "\nstep original\n")
+	if _, steps, _ := strings.Cut(text, "## 1. Observe"); strings.Contains(steps, "kubectl apply -k") {
+		t.Errorf("a step applies beside the release:\n%s", steps)
+	}
+}
+
+// The Pod is ready while all containers are.
+func TestDriversOfOnePodDoNotShareTheirReadiness(t *testing.T) {
+	const line = "publishNotReadyAddresses: true"
+	for name, want := range map[string]int{"ebs": 0, "alibaba": 3} {
+		files, err := Kustomize(plansFor(t, name, Options{Mode: ModeProxy}), "out")
+		if got := strings.Count(string(files["objects/objects.yaml"]), line); err != nil || got != want {
+			t.Errorf("%s: %d Services have %s, want %d; %v", name, got, line, want, err)
+		}
 	}
 }
 

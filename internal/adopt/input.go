@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -164,6 +165,41 @@ func (in input) usedPorts(w *Workload) map[int32]bool {
 		}
 	}
 	return used
+}
+
+// attacherResources are what csi-attacher has rights on, and what only it writes is the first.
+var attacherResources = []string{"volumeattachments", "volumeattachments/status", "persistentvolumes", "nodes", "csinodes", "csinodeinfos", "events", "secrets", "leases"}
+
+// roles says which ClusterRoles let the ServiceAccount of a workload write VolumeAttachments, and what can go with csi-attacher.
+func (in input) roles(w *Workload) (removable []string) {
+	account := cmp.Or(w.Template.Spec.ServiceAccountName, w.Template.Spec.DeprecatedServiceAccount, "default")
+	bindings := map[string]rbacv1.ClusterRoleBinding{} // by the name of their role
+	for _, o := range in.objects {
+		var b rbacv1.ClusterRoleBinding
+		if o.GetKind() == "ClusterRoleBinding" && decode(o, &b) == nil && slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool {
+			return s.Kind == "ServiceAccount" && s.Name == account && cmp.Or(s.Namespace, w.Namespace) == w.Namespace
+		}) {
+			bindings[b.RoleRef.Name] = b
+		}
+	}
+	for _, o := range in.objects {
+		var role rbacv1.ClusterRole
+		binding, bound := bindings[o.GetName()]
+		if o.GetKind() != "ClusterRole" || !bound || decode(o, &role) != nil {
+			continue
+		}
+		writes, others := false, len(binding.Subjects) > 1
+		for _, rule := range role.Rules {
+			writes = writes || slices.Contains(rule.Resources, attacherResources[0]) && slices.ContainsFunc(rule.Verbs, func(verb string) bool { return verb == "patch" || verb == "update" })
+			others = others || slices.ContainsFunc(rule.Resources, func(resource string) bool { return !slices.Contains(attacherResources, resource) })
+		}
+		if writes && others {
+			removable = append(removable, "the verbs patch and update on volumeattachments and volumeattachments/status from ClusterRole "+role.Name)
+		} else if writes {
+			removable = append(removable, "ClusterRoleBinding "+binding.Name+" and ClusterRole "+role.Name)
+		}
+	}
+	return removable
 }
 
 // policies returns the names of the network policies that select the Pods of a workload for Ingress, without those that

@@ -7,37 +7,67 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
-// deployer is a workload that makes the workload of a csi-attacher, by the image in a variable.
-type deployer struct {
-	workload        *Workload
-	variable, image string
+// operators are programs that make a csi-attacher and restore it, each with its setting for the image of csi-attacher.
+var operators = []struct{ workload, owner, setting string }{ // part of the operator's name, kind of the object that it reads
+	{"rook-ceph-operator", "", "ROOK_CSI_ATTACHER_IMAGE in the ConfigMap rook-ceph-operator-config"},
+	{"ceph-csi-operator", "Driver of csi.ceph.io", "the key attacher of the ConfigMap that imageSet of the Driver or OperatorConfig names"},
+	{"trident-operator", "TridentOrchestrator of trident.netapp.io", "the variable TRIDENT_CSI_SIDECAR_ATTACHER_IMAGE of the Deployment trident-operator"},
+	{"ibm-block-csi-operator", "IBMBlockCSI of csi.ibm.com", "csi-attacher in spec.sidecars of the IBMBlockCSI"},
+	{"piraeus-operator", "LinstorCluster of piraeus.io", "csi-attacher of 0_sig_storage_images.yaml in the ConfigMap piraeus-operator-image-config"},
+	{"longhorn-driver-deployer", "", "the variable CSI_ATTACHER_IMAGE of the Deployment longhorn-driver-deployer"},
 }
 
-func (in input) deployers() (all []deployer) {
+// maker is a workload that makes the workload of a csi-attacher.
+type maker struct {
+	*Workload
+	setting, image string // for the image of csi-attacher; image is "" if the workload does not say it
+}
+
+func (in input) makers() (all []maker) {
 	for _, w := range in.workloads {
+		m := maker{Workload: w}
+		for _, o := range operators {
+			if strings.Contains(w.GetName(), o.workload) {
+				m.setting = o.setting
+			}
+		}
 		for _, c := range w.containers() {
 			for _, e := range c.Env {
 				if strings.HasSuffix(e.Name, "ATTACHER_IMAGE") {
-					all = append(all, deployer{w, e.Name, e.Value})
+					m.setting, m.image = fmt.Sprintf("the variable %s of the %s %s", e.Name, w.GetKind(), w.GetName()), e.Value
 				}
 			}
+		}
+		if m.setting != "" {
+			all = append(all, m)
 		}
 	}
 	return all
 }
 
-// advice says how the hub comes into the place of a csi-attacher that a deployer makes.
-func (d deployer) advice(image string) string {
-	image = strings.Replace(image, proxyName, hubName, 1)
-	return fmt.Sprintf("set its variable %s to the variant of the hub's image that runs as root, %s with -root at the end of its tag. It works in the place of csi-attacher", d.variable, image)
+// throughSetting says how the hub comes into the place of a csi-attacher that an operator makes.
+func (o Options) throughSetting(setting string) string {
+	image := strings.Replace(o.Image, proxyName, hubName, 1)
+	return fmt.Sprintf("set %s to the variant of the hub's image that runs as root, %s with -root at the end of its tag. It works in the place of csi-attacher", setting, image)
 }
 
-// MadeElsewhere returns the workloads of the objects that make a csi-attacher which is not among them, with what to do.
-func MadeElsewhere(objects []Object, image string) (texts []string) {
-	for _, d := range newInput(objects, "").deployers() {
-		texts = append(texts, fmt.Sprintf("%s makes a csi-attacher: %s", d.workload.Object, d.advice(image)))
+// MadeElsewhere says, for objects without a csi-attacher, who makes it, or that none is needed.
+func MadeElsewhere(objects []Object, o Options) (texts []string) {
+	in := newInput(objects, "")
+	for _, m := range in.makers() {
+		texts = append(texts, fmt.Sprintf("%s makes a csi-attacher: %s", m.Object, o.throughSetting(terminal.Line(m.setting))))
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.attaches)) {
+		if !in.attaches[name] {
+			texts = append(texts, fmt.Sprintf("CSIDriver %s has attachRequired: false: its volumes need no csi-attacher, and no hub", name))
+		}
+	}
+	if len(texts) == 0 {
+		texts = []string{"an operator may make it: deploy/DRIVERS.md has the settings of operators. A driver whose CSIDriver object has attachRequired: false needs none"}
 	}
 	return texts
 }
@@ -50,7 +80,9 @@ type mark struct {
 	what  string // to do
 }
 
-const providerWay = ": it undoes changes. Install the driver yourself in place of the managed one, or keep its csi-attacher"
+const byHelm = "Helm"
+
+const providerWay = ": it undoes changes. Install the driver yourself in place of the managed one, and add --unmanaged, or keep its csi-attacher"
 
 // restored are marks of those who undo changes of an object.
 var restored = []mark{
@@ -69,12 +101,12 @@ var restored = []mark{
 // renderers are marks of those who write an object from a source. The next write undoes what was changed in the
 // cluster alone.
 var renderers = []mark{
-	{"helm.toolkit.fluxcd.io/", "", "Flux makes this object from a HelmRelease", ""},
-	{"kustomize.toolkit.fluxcd.io/", "", "Flux makes this object from a Kustomization", ""},
-	{"argocd.argoproj.io/", "", "Argo CD makes this object", ""},
-	{"app.kubernetes.io/managed-by", "Helm", "Helm makes this object", ""},
-	{"heritage", "Helm", "Helm makes this object", ""},
-	{"meta.helm.sh/release-name", "", "Helm makes this object", ""},
+	{"helm.toolkit.fluxcd.io/", "", "Flux", ""},
+	{"kustomize.toolkit.fluxcd.io/", "", "Flux", ""},
+	{"argocd.argoproj.io/", "", "Argo CD", ""},
+	{"app.kubernetes.io/managed-by", "Helm", byHelm, ""},
+	{"heritage", "Helm", byHelm, ""},
+	{"meta.helm.sh/release-name", "", byHelm, ""},
 }
 
 // managedNamespaces are namespaces in which the provider manages all.
@@ -96,24 +128,34 @@ func find(marks []mark, o Object) *mark {
 
 // Maker returns who writes the workload from a source, "" if nobody is known.
 func (p Plan) Maker() string {
-	m := find(renderers, p.Workload.Object)
-	if m == nil {
-		return ""
+	switch m := find(renderers, p.Workload.Object); {
+	case m != nil:
+		return fmt.Sprintf("%s (%s)", m.who, m.key)
+	case p.Workload.Chart != "":
+		return fmt.Sprintf("%s (# Source: %s)", byHelm, p.Workload.Chart)
 	}
-	return fmt.Sprintf("%s (%s)", m.who, m.key)
+	return ""
 }
 
+// ByHelm reports whether a release of Helm has the workload.
+func (p Plan) ByHelm() bool { return strings.HasPrefix(p.Maker(), byHelm) }
+
 // managedBy returns who undoes changes of an object, and what to do instead, "" if nobody is known.
-func managedBy(o Object) string {
-	if m := find(restored, o); m != nil {
+func (o Options) managedBy(object Object) string {
+	if m := find(restored, object); m != nil && (m.what != providerWay || !o.Unmanaged) {
 		return fmt.Sprintf("%s (%s)%s", m.who, m.key, m.what)
 	}
 	for prefix, who := range managedNamespaces {
-		if strings.HasPrefix(o.GetNamespace(), prefix) {
-			return fmt.Sprintf("%s (namespace %s)%s", who, o.GetNamespace(), providerWay)
+		if strings.HasPrefix(object.GetNamespace(), prefix) && !o.Unmanaged {
+			return fmt.Sprintf("%s (namespace %s)%s", who, object.GetNamespace(), providerWay)
 		}
 	}
-	if owner := metav1.GetControllerOf(&o.Unstructured); owner != nil {
+	if owner := metav1.GetControllerOf(&object.Unstructured); owner != nil {
+		for _, known := range operators {
+			if kind, group, _ := strings.Cut(known.owner, " of "); owner.Kind == kind && strings.HasPrefix(owner.APIVersion, group+"/") {
+				return fmt.Sprintf("the operator of %s %s makes it (ownerReferences) and undoes changes: %s", owner.Kind, owner.Name, o.throughSetting(known.setting))
+			}
+		}
 		return fmt.Sprintf("%s %s of %s makes it (ownerReferences) and undoes changes: make the change in that object if it can have it, or keep csi-attacher", owner.Kind, owner.Name, owner.APIVersion)
 	}
 	return ""

@@ -30,6 +30,9 @@ func DefaultImage(mode Mode) string {
 	return proxyName
 }
 
+// HasRegistry reports whether the image names a registry, without which nodes can hardly pull it.
+func (o Options) HasRegistry() bool { return strings.Contains(o.Image, "/") }
+
 // Base returns the name of the objects on the driver's side, a DNS label of at most 50 characters.
 func Base(driver string) string {
 	base := basePrefix + strings.ToLower(strings.ReplaceAll(driver, ".", "-"))

@@ -50,6 +50,7 @@ type Options struct {
 	Port         int32    // of the proxy, and the next one for its health; 0: chosen
 	Secrets      []string // Secrets that attaching needs: NAME, NAMESPACE/NAME or NAMESPACE/*
 	RunAsUser    *int64   // user of the proxy, if the manifest does not say it
+	Unmanaged    bool     // the user has installed a driver that a provider else manages
 	OpenShift    bool     // users are chosen by the cluster's security context constraints
 	OwnSecrets   bool     // the user makes the Secrets with the proxies' certificates, and not cert-manager
 }
@@ -64,6 +65,7 @@ type Plan struct {
 	Secrets  []string // NAMESPACE/NAME or NAMESPACE/*
 	No       []string // why the driver cannot be adopted in this mode; empty if it can
 	Notes    []string // what the user must know, decide or look up
+	roles    []string // what can be removed with csi-attacher
 	policies []string // other network policies for what may connect to the Pod
 }
 
@@ -103,7 +105,7 @@ func NewPlans(attachers []Attacher, objects []Object, o Options) []Plan {
 	var plans []Plan
 	used := map[*Workload]map[int32]bool{}
 	for _, a := range attachers {
-		p := Plan{Attacher: a, Options: o, policies: in.policies(a.Workload)}
+		p := Plan{Attacher: a, Options: o, policies: in.policies(a.Workload), roles: in.roles(a.Workload)}
 		names := in.driverNames(a, attachers, o)
 		for name, from := range names {
 			if len(names) == 1 {

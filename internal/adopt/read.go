@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,6 +20,7 @@ import (
 type Object struct {
 	unstructured.Unstructured
 	Source string // where it was read: "FILE: document 1", and ": items[0]" of a List
+	Chart  string // that Helm has rendered it from, by its comment "# Source: CHART/templates/..."; "" for none
 }
 
 // String names the object and where it was read.
@@ -27,7 +29,7 @@ func (o Object) String() string {
 }
 
 // Read reads the objects of one file: YAML or JSON documents, in which a List stands for its items. Empty documents
-// are skipped. Its error has every document that cannot be read, with the reason.
+// are skipped. Its error has every document that cannot be read, with the reason, or says that the file is a template.
 func Read(file string, r io.Reader) ([]Object, error) {
 	var objects []Object
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(r))
@@ -42,12 +44,18 @@ func Read(file string, r io.Reader) ([]Object, error) {
 			return objects, errors.Join(append(problems, fmt.Errorf("%s: %w", source, err))...)
 		}
 		read, err := readDocument(source, raw)
+		if err != nil && bytes.Contains(raw, []byte("{{")) { // of Go's templates, or of mustache
+			return nil, fmt.Errorf("%s: is a template: render it first, for example with helm template RELEASE CHART -n NAMESPACE", terminal.Line(file))
+		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", source, err))
 		}
 		objects = append(objects, read...)
 	}
 }
+
+// chartSource is the comment that Helm writes at the head of each document.
+var chartSource = regexp.MustCompile(`(?m)^# Source: ([A-Za-z0-9._-]+)/`)
 
 func readDocument(source string, raw []byte) ([]Object, error) {
 	var content any
@@ -60,6 +68,9 @@ func readDocument(source string, raw []byte) ([]Object, error) {
 		return nil, nil
 	}
 	o := Object{Unstructured: unstructured.Unstructured{Object: object}, Source: source}
+	if from := chartSource.FindSubmatch(raw); from != nil {
+		o.Chart = terminal.Line(string(from[1]))
+	}
 	if !isKubernetes(o) { // without the content: it can be that of a Secret
 		return nil, errors.New("not a Kubernetes object: want a mapping with apiVersion and kind")
 	}

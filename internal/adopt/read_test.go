@@ -53,6 +53,28 @@ func TestEachDocumentThatCannotBeReadIsNamed(t *testing.T) {
 	}
 }
 
+func TestATemplateIsOneErrorThatSaysWhatRendersIt(t *testing.T) {
+	for _, text := range []string{
+		"{{- if .Values.attacher }}\napiVersion: v1\nkind: ConfigMap\n{{- end }}\n---\n{{ include \"x\" . }}\n",
+		configMap + "data:\n  a: {{ value }}\n---\nkind: {{ kind }}\n",
+	} {
+		objects, err := Read("file.yaml", strings.NewReader(text))
+		if want := "file.yaml: is a template: render it first, for example with helm template RELEASE CHART -n NAMESPACE"; err == nil || err.Error() != want || len(objects) > 0 {
+			t.Errorf("%v, %d objects; want %s", err, len(objects), want)
+		}
+	}
+	if objects, err := Read("file.yaml", strings.NewReader(configMap+"data: {a: '{{ value }}'}\n")); err != nil || len(objects) != 1 {
+		t.Errorf("a template in a text: %v", err)
+	}
+}
+
+func TestTheChartOfADocumentIsThatOfItsComment(t *testing.T) {
+	text := "---\n# Source: driver/charts/crds/templates/a.yaml\n" + configMap + "---\n" + configMap + "---\n# Source: `x`/templates/a.yaml\n" + configMap
+	if o := read(t, text); o[0].Chart != "driver" || o[1].Chart != "" || o[2].Chart != "" {
+		t.Errorf("%q, %q, %q", o[0].Chart, o[1].Chart, o[2].Chart)
+	}
+}
+
 func TestErrorsDoNotShowTheContentOfASecret(t *testing.T) {
 	for _, text := range []string{"topsecret", "- topsecret",
 		strings.Replace(manifest, "args: [--driver-name=block.example.com]", "env: [{name: A, value: {topsecret: topsecret}}]", 1),

@@ -14,7 +14,11 @@ func Text(plans []Plan) (string, error) {
 	text, err := execute("finding.txt", plans)
 	if i := slices.IndexFunc(plans, Plan.Adoptable); i >= 0 {
 		name := cmp.Or(plans[i].Driver, plans[i].Workload.GetName())
-		text += "\n" + wrap("", "Next: add -o kustomize="+Base(name)+" to this command. It writes a folder, and README.md there has the steps. Nothing changes in the cluster before them.") + "\n"
+		flags := "-o kustomize=" + Base(name)
+		if !plans[i].Options.HasRegistry() {
+			flags += " and --image, the image of " + plans[i].Options.Image + " that the nodes can pull,"
+		}
+		text += "\n" + wrap("", "Next: add "+flags+" to this command. It writes a folder, and README.md there has the steps. Nothing changes in the cluster before them.") + "\n"
 	}
 	return text, err
 }
@@ -48,7 +52,7 @@ func (p Plan) Heading() string {
 // Runs describes how many replicas of the driver there are.
 func (p Plan) Runs() string {
 	if p.Workload.GetKind() == "DaemonSet" {
-		return "a replica on each of its nodes"
+		return "one on each of its nodes"
 	}
-	return fmt.Sprintf("%d replicas", p.Workload.Replicas)
+	return fmt.Sprint(p.Workload.Replicas)
 }

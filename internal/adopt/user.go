@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -48,6 +49,20 @@ func (p Plan) RunsAs() User {
 		u.UID = p.Options.RunAsUser
 	}
 	return u
+}
+
+// takesRoot reports whether root is taken because the manifest names no user.
+func (p Plan) takesRoot() bool {
+	return p.RunsAs().UID == nil && !p.User.NonRoot && !p.Options.OpenShift
+}
+
+// AsUser describes as whom the proxy runs.
+func (p Plan) AsUser() string {
+	text := p.RunsAs().String()
+	if p.takesRoot() && !strings.HasPrefix(p.Container.Image, "registry.k8s.io/sig-storage/") {
+		text += ", the user of csi-attacher's image; if this image has another, add --run-as-user"
+	}
+	return text
 }
 
 // Known reports whether the manifest says the user. Without any setting it is root: csi-attacher's image has no
