@@ -83,8 +83,8 @@ func TestDriversAndNodesAreExplained(t *testing.T) {
 	r, code = s.report(func(r explain.Report) bool {
 		return len(r.VolumeAttachments) == 3 && r.VolumeAttachments[2].State == status.Attached
 	}, "node/subjects-a", "--server", server)
-	if text := r.Text(statustable.Style{}, true); code != 0 || r.VolumeAttachments[1].State != status.Stuck || !strings.Contains(text, "driver "+full+": node ID id-a") || !strings.Contains(text, "subjects-full-3") {
-		t.Errorf("exit code %d, want 0, two volumes in trouble and one attached:\n%s", code, text)
+	if text := r.Text(statustable.Style{}, true); code != 1 || r.VolumeAttachments[1].State != status.Stuck || !strings.Contains(text, "driver "+full+": node ID id-a") || !strings.Contains(text, "subjects-full-3") {
+		t.Errorf("exit code %d, want 1, two volumes in trouble and one attached:\n%s", code, text)
 	}
 	s.create(testbed.Pod{Name: "subjects-pod", Node: "subjects-a", Claims: []string{"subjects-none"}})
 	if out, problems, _ := s.ask("explain", "pod/subjects-pod", "-n", "default", "--server", server); !strings.HasPrefix(out, "Pod default/subjects-pod, ") {

@@ -104,7 +104,7 @@ var advice = map[Verdict]string{
 	NodeWithoutDriver:  "Check that the driver's node plugin (a DaemonSet) and its node-driver-registrar run on node {node}, and the taints of the node.",
 	NodeWithoutCSI:     "Check that node {node} exists and that its kubelet runs, then that the driver's node plugin (a DaemonSet) runs there.",
 	VolumeRecreated:    "Find the handle of the attached volume in the storage system, and do what the error says: PersistentVolume {volume} is not the one that was attached.",
-	VolumeMissing:      "Delete the VolumeAttachment, or restore PersistentVolume {volume}.",
+	VolumeMissing:      "Restore PersistentVolume {volume} with the same handle. If no Pod needs it, delete the VolumeAttachment.",
 	VolumeBeingDeleted: "Remove the volume from the Pod: a PersistentVolume that is being deleted is no longer attached. Delete the VolumeAttachment if it stays.",
 	ObjectChanged:      "Wait for the next try: the object changed in the meantime.",
 	WebhookFailed:      "Repair the admission webhook that the error names: it is its own Deployment and Service. The API server refuses the hub's writes until the webhook answers.",

@@ -12,7 +12,6 @@ const (
 	ClaimMissing       Verdict = "ClaimMissing"
 	ClaimNotBound      Verdict = "ClaimNotBound"
 	VolumeMissing      Verdict = "VolumeMissing"
-	VolumeOfAnother    Verdict = "VolumeOfAnother"
 	VolumeNotCSI       Verdict = "VolumeNotCSI"
 	VolumeBeingDeleted Verdict = "VolumeBeingDeleted"
 	AttachNotRequired  Verdict = "AttachNotRequired"

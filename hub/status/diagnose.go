@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -127,9 +128,8 @@ func (in DiagnosisInput) failed() diagnosis.Diagnosis {
 		}
 	case diagnosis.CannotConnect:
 		d.Verdict, d.Object, d.Fact = cause.Verdict, "driver "+a.Driver, "could not be called"
-	case diagnosis.SecretMissing, diagnosis.SecretForbidden, diagnosis.SecretNotAllowed, diagnosis.WriteForbidden,
-		diagnosis.WebhookFailed, diagnosis.AdmissionDenied, diagnosis.TooManyRequests:
-		d.Verdict = cause.Verdict
+	default:
+		d.Verdict = cmp.Or(cause.Verdict, d.Verdict)
 	}
 	return d
 }

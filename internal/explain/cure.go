@@ -23,8 +23,8 @@ func (v *volume) cure(f *diagnosis.Diagnosis) {
 	case diagnosis.LeaseHeld:
 		v.freeLease(f)
 	case diagnosis.SecretMissing:
-		if v.secretExists.missing {
-			f.Commands = v.commands([]string{"kubectl", "-n", v.secret.Namespace, "create", "secret", "generic", v.secret.Name, "--from-env-file=FILE"})
+		if namespace, name, named := strings.Cut(v.secret(), "/"); named {
+			f.Commands = v.commands([]string{"kubectl", "-n", namespace, "create", "secret", "generic", name, "--from-env-file=FILE"})
 			f.Actions = append(f.Actions, "FILE has its keys and values, one KEY=VALUE in a line, as the driver's documentation has them.")
 		}
 	case diagnosis.NodeMissing:
@@ -34,6 +34,14 @@ func (v *volume) cure(f *diagnosis.Diagnosis) {
 	case diagnosis.AttachRequiredWrong:
 		v.requireAttach(f)
 	}
+}
+
+// secret returns the Secret that the calls for the volume need, as "namespace/name", "" if they need none or it is not known.
+func (v *volume) secret() string {
+	if spec := v.spec(); spec != nil && spec.CSI != nil && spec.CSI.ControllerPublishSecretRef != nil {
+		return spec.CSI.ControllerPublishSecretRef.Namespace + "/" + spec.CSI.ControllerPublishSecretRef.Name
+	}
+	return ""
 }
 
 // kubectlWord is where a command line runs kubectl.
@@ -57,6 +65,9 @@ func (e *explainer) through(commands []string) []string {
 func (e *explainer) commands(lines ...[]string) []string {
 	return e.through(diagnosis.Commands(lines...))
 }
+
+// slow is how long a Pod waits at least that counts as waiting for an attach.
+const slow = time.Minute
 
 // withdraw deletes a VolumeAttachment for a node that is gone, after the Pods that ask for it. The hub removes its finalizer
 // only after it has detached what may be attached.

@@ -36,7 +36,7 @@ var objectCures = []cure{
 			s.pv.Secret = &corev1.SecretReference{Namespace: s.name, Name: "array-login"}
 			s.must(os.WriteFile(filepath.Join(s.world.Dir, "login.env"), []byte("user=hub\npassword=hunter2\n"), 0o600))
 		},
-		verdict: diagnosis.SecretMissing, object: "Secret {name}/array-login", words: []string{"does not exist"},
+		verdict: diagnosis.SecretMissing, object: "VolumeAttachment {name}", words: []string{`secrets "array-login" not found`},
 		fill: map[string]string{"FILE": "login.env"},
 	},
 	{

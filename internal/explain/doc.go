@@ -14,12 +14,15 @@
 // Each object is read once, and is then missing, unreadable or there (see object). Only an object that was looked for and is
 // not there counts as missing. The report names unreadable objects; if the answer depends on them, the result is NotKnown.
 //
-// Every walk checks the claim. A problem of the claim is the stop if the question is about a Pod or the claim. An attacher
-// needs no claim, so for a VolumeAttachment the problem is a note.
+// Every walk checks the claim. A problem of the claim is the stop if the question is about a Pod or the claim, or if there is no
+// VolumeAttachment. An attacher needs no claim, so beside a VolumeAttachment the problem is a note.
 //
 // explain and the status page use the same words: hub/status compares, hub/diagnosis has the texts. Only explain has the
 // verdicts about objects of Kubernetes that the hub does not read. It decides by verdicts and by the kind of what the hub
 // waits for (status.Wait), never by a text.
 //
-// The package writes nothing and reads no secret. It asks only whether a secret exists, if it may.
+// What the hub knows of a VolumeAttachment is taken from it: the fault of its objects, the cause of its last error. Without an
+// answer of the hub, the last error is that in the object.
+//
+// The package writes nothing and asks for no secret.
 package explain

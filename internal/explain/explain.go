@@ -68,12 +68,12 @@ func Explain(ctx context.Context, q Question, s Sources) (Report, error) {
 	e.askHub(ctx)
 	r := Report{Question: q, Result: NotNeeded, Volumes: []VolumeReport{}, AsOf: e.now.UTC()}
 	several := e.resolve(ctx)
-	r.Question = e.question
-	exists, err := e.answer(ctx, &r)
-	switch {
-	case len(several) > 0:
+	if r.Question = e.question; len(several) > 0 {
 		shown := strings.Join(several[:min(mostNames, len(several))], ", ")
-		r.Result, r.Stop, r.Subject = NotFound, new(found(diagnosis.ObjectNotFound, q.Name, fmt.Sprintf("could be %d objects: %s", len(several), shown), "Give the kind before the name, and the whole name.")), nil
+		r.Result, r.Stop = NotFound, new(found(diagnosis.ObjectNotFound, e.question.String(), fmt.Sprintf("could be %d objects: %s", len(several), shown), "Give the kind before the name, and the whole name."))
+		return r, nil
+	}
+	switch exists, err := e.answer(ctx, &r); {
 	case err != nil:
 		return Report{}, fmt.Errorf("read %s: %w", e.question, err)
 	case !exists:
@@ -105,7 +105,7 @@ func (e *explainer) askHub(ctx context.Context) {
 }
 
 // worst are the results of volumes, the worst last.
-var worst = []Result{NotNeeded, Attached, NotKnown, Attention, Waiting}
+var worst = []Result{NotNeeded, Attached, Standby, NotKnown, Attention, Waiting}
 
 // answer answers the question, and reports whether its object exists.
 func (e *explainer) answer(ctx context.Context, r *Report) (exists bool, err error) {
@@ -138,9 +138,12 @@ func (e *explainer) answer(ctx context.Context, r *Report) (exists bool, err err
 
 // notFound says that there is no such object, and what it left attached.
 func (e *explainer) notFound() *diagnosis.Diagnosis {
+	asked := func(kind Kind, name string) bool {
+		return e.question.Name == name && (e.question.Kind == kind || e.question.Kind == "")
+	}
 	for _, d := range e.view.Drivers {
 		for _, u := range d.Dangling {
-			if e.question == (Question{Kind: VolumeAttachment, Name: u.VolumeAttachment}) || e.question == (Question{Kind: PersistentVolume, Name: u.PersistentVolume}) {
+			if asked(VolumeAttachment, u.VolumeAttachment) || asked(PersistentVolume, u.PersistentVolume) {
 				left := u.Diagnose(d.Name)
 				left.Verdict, left.Object, left.Fact = diagnosis.ObjectNotFound, e.question.String(), "does not exist any more, and "+left.Fact
 				return new(e.finding(left))

@@ -75,28 +75,26 @@ func TestFindingsBesideTheStopAreNotes(t *testing.T) {
 		want   []diagnosis.Verdict
 		words  string // in the text
 	}{
-		"attached":                                 {attached, nil, ""},
-		"attached, and the node is gone":           {all(attached, func(w *world) { w.node = nil }), []diagnosis.Verdict{diagnosis.NodeMissing}, ""},
-		"attached, and the finalizer was taken":    {all(attached, func(w *world) { w.va.Finalizers = nil }), []diagnosis.Verdict{diagnosis.FinalizerOfAnother}, ""},
+		"attached":                       {attached, nil, ""},
+		"attached, and the node is gone": {all(attached, func(w *world) { w.node = nil }), []diagnosis.Verdict{diagnosis.NodeMissing}, ""},
+		"attached, and its socket is gone": {all(attached, driverIs(func(d *status.Driver) {
+			d.Fault = diagnosis.New(diagnosis.SocketMissing, "driver x", "its socket is gone", "")
+		})), []diagnosis.Verdict{diagnosis.SocketMissing}, ""},
 		"attached, and needs no attach":            {noAttach, []diagnosis.Verdict{diagnosis.AttachNotRequired}, ""},
 		"attached, by a driver at another's place": {all(attached, driverIs(func(d *status.Driver) { d.RecordedCalls = 2 })), []diagnosis.Verdict{diagnosis.CapabilityMissing}, ""},
 		"attached to a node that is not ready": {all(attached, func(w *world) {
 			w.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "kubelet stopped"}}
 		}), []diagnosis.Verdict{diagnosis.NodeNotReady}, "kubelet stopped"},
-		"being detached, and the secret is gone": {all(leaving, needsSecret), []diagnosis.Verdict{diagnosis.SecretMissing}, "uses the content that the volume was attached with"},
-		"being detached, and kept by another": {all(leaving, func(w *world) { w.va.Finalizers = append(w.va.Finalizers, "example.com/keep") }),
-			[]diagnosis.Verdict{diagnosis.FinalizerOfAnother}, "example.com/keep"},
+		"being detached, and kept by another": {all(leaving, func(w *world) { w.va.Finalizers = append(w.va.Finalizers, "example.com/keep") }), nil, "example.com/keep"},
 		"much at once": {func(w *world) {
 			w.va.CreationTimestamp, w.csiNode = ago(20*time.Minute), nil
-			w.seen.State, w.seen.Tries, w.seen.NextTry, w.seen.LastError = status.Stuck, 5, time.Now().Add(40*time.Second), "rpc error: code = Internal desc = broken"
+			w.seen.Since, w.seen.State, w.seen.Tries, w.seen.NextTry, w.seen.LastError = w.va.CreationTimestamp.Time, status.Stuck, 5, time.Now().Add(40*time.Second), "rpc error: code = Internal desc = broken"
 			w.served.ForeignWriter = status.ForeignWriter{Manager: "csi-attacher", Time: time.Now().Add(-time.Minute), VolumeAttachment: "x"}
 			w.served.RecordedCalls = 2
 		}, []diagnosis.Verdict{diagnosis.CapabilityMissing, diagnosis.ForeignWriter, diagnosis.BackendError, diagnosis.Retrying, diagnosis.Stuck},
 			"5 tries in a row have failed: the next one is in 40s"},
 		// An error that repeats the stop is no note.
 		"node gone, twice":         {all(fails(`csinode "node-1" not found: the node is gone`), func(w *world) { w.csiNode, w.node = nil, nil }), nil, ""},
-		"volume gone, twice":       {all(fails(`persistentvolume "pv-1" not found`), func(w *world) { w.pv = nil }), nil, ""},
-		"secret gone, twice":       {all(fails(`read secret default/creds for the call: secrets "creds" not found`), needsSecret), nil, ""},
 		"driver not there, twice":  {all(fails(`csinode "node-1" does not contain driver "x": the driver's node plugin is not up`), func(w *world) { w.csiNode.Spec.Drivers = nil }), nil, ""},
 		"cannot be called, twice":  {all(fails("the driver is not connected: refused"), driverState("Lost", "connection refused", false)), nil, ""},
 		"waits for a worker, fine": {func(w *world) { w.seen.Waiting = status.Wait{Kind: status.WaitForWorker} }, nil, ""},
@@ -134,12 +132,11 @@ func TestOneVolumeOfAPodThatWaitsMakesItWait(t *testing.T) {
 
 // Each kind of object in turn may not be read. Whatever the report then says, it does not say that one is missing.
 func TestAnObjectThatWasNotReadIsNeverCalledMissing(t *testing.T) {
-	for name, change := range map[string]func(*world){"attaching": needsSecret, "detaching": all(needsSecret, leaving), "no hub": noHub, "not asked": notAsked} {
+	for name, change := range map[string]func(*world){"attaching": func(*world) {}, "detaching": leaving, "no hub": noHub, "not asked": notAsked} {
 		for _, kind := range kinds {
 			for _, way := range ways {
 				w := newWorld()
 				change(w)
-				hasSecret(w)
 				w.forbidden = []string{kind.resource}
 				r, err := w.asked(t, way)
 				gone := r.Result == explain.NotFound && name == "not asked" && way == byVA && kind.resource != "volumeattachments"
@@ -153,15 +150,14 @@ func TestAnObjectThatWasNotReadIsNeverCalledMissing(t *testing.T) {
 
 func TestWhatCouldNotBeReadIsSaidOnce(t *testing.T) {
 	w := newWorld()
-	needsSecret(w)
 	noHub(w)
 	w.more = append(w.more, attachmentOf("csi-2", "pv-1", "node-2"))
-	w.forbidden = []string{"leases", "secrets", "csidrivers"}
+	w.forbidden = []string{"leases", "csidrivers"}
 	r := w.mustAsk(t, byPV)
-	if len(r.Volumes) != 2 || len(r.Unknown) != 4 {
-		t.Errorf("%d things are not known, want 4: %q", len(r.Unknown), r.Unknown)
+	if len(r.Volumes) != 2 || len(r.Unknown) != 3 {
+		t.Errorf("%d things are not known, want 3: %q", len(r.Unknown), r.Unknown)
 	}
-	for _, word := range []string{"connection refused", "queues", "leases is forbidden", "csidrivers is forbidden", "Secret default/creds"} {
+	for _, word := range []string{"connection refused", "queues", "leases is forbidden", "csidrivers is forbidden"} {
 		if text := r.Text(statustable.Style{}, true); !strings.Contains(text, word) {
 			t.Errorf("%q is not in:\n%s", word, text)
 		}
@@ -231,12 +227,12 @@ func TestParseQuestion(t *testing.T) {
 
 func TestANameIsEnoughIfOnlyOneObjectHasIt(t *testing.T) {
 	for asked, want := range map[string]string{
-		"web": "Pod default/web, volume data, claim default/data, PersistentVolume pv-1 of driver " + driverName + " on node node-1: waiting", "pv-1": "PersistentVolume pv-1, claim default/data of driver " + driverName + " on node node-1: waiting", "data": "PersistentVolumeClaim default/data, PersistentVolume pv-1 of driver " + driverName + " on node node-1: waiting",
-		"node-1": "Node node-1: fine", driverName: "driver " + driverName + ": fine", "csi-1": "VolumeAttachment csi-1, claim default/data, PersistentVolume pv-1 of driver " + driverName + " on node node-1: waiting",
-		"csi-2": "VolumeAttachment csi-2222, PersistentVolume pv-2 of driver " + driverName + " on node node-1: waiting", "va/csi-22": "VolumeAttachment csi-2222, PersistentVolume pv-2 of driver " + driverName + " on node node-1: waiting", "csi-3": "VolumeAttachment csi-3: not found",
-		"csi-":    "VolumeAttachment csi-: not found\nPROBLEM  csi-: could be 2 objects: VolumeAttachment csi-1, VolumeAttachment csi-2222",
-		"node":    "VolumeAttachment node: not found",
-		"both":    "VolumeAttachment both: not found\nPROBLEM  both: could be 2 objects: Node both, Pod default/both",
+		"web": "Pod default/web, volume data, claim default/data, PersistentVolume pv-1 of driver csi.example.com on node node-1: waiting", "pv-1": "PersistentVolume pv-1, claim default/data of driver csi.example.com on node node-1: waiting", "data": "PersistentVolumeClaim default/data, PersistentVolume pv-1 of driver csi.example.com on node node-1: waiting",
+		"node-1": "Node node-1: fine", driverName: "driver " + driverName + ": fine", "csi-1": "VolumeAttachment csi-1, claim default/data, PersistentVolume pv-1 of driver csi.example.com on node node-1: waiting",
+		"csi-2": "VolumeAttachment csi-2222, PersistentVolume pv-2 of driver csi.example.com on node node-1: waiting", "va/csi-22": "VolumeAttachment csi-2222, PersistentVolume pv-2 of driver csi.example.com on node node-1: waiting", "csi-3": "csi-3: not found",
+		"csi-":    "csi-: not found\nPROBLEM  could be 2 objects: VolumeAttachment csi-1, VolumeAttachment csi-2222",
+		"node":    "node: not found\nPROBLEM  does not exist",
+		"both":    "both: not found\nPROBLEM  could be 2 objects: Node both, Pod default/both",
 		"va/both": "VolumeAttachment both: not found",
 	} {
 		w := newWorld()
@@ -378,8 +374,8 @@ func TestCommandsAreThoseThatTheObjectsAllow(t *testing.T) {
 			"kubectl '--context=my prod' --kubeconfig=/k -n default create secret generic creds --from-env-file=FILE"},
 		{"a secret is missing in a cluster with a hostile name", all(needsSecret, func(w *world) { w.access = []string{"--context=a\u202eb"} }), diagnosis.SecretMissing, "", ""},
 		{"whoever may write a status names a secret of others", fails(`read secret kube-system/root for the call: secrets "root" is forbidden: User "hub" cannot get`), diagnosis.SecretForbidden, "Grant the hub get on the secret,", ""},
-		{"a PersistentVolume that is gone is to be detached, and its handle is not known", all(leaving, func(w *world) { w.va.Annotations, w.pv = nil, nil }),
-			diagnosis.VolumeMissing, "Remove the finalizer only if", ""},
+		{"a PersistentVolume that is gone is to be detached, and its handle is not known", all(leaving, fails(`persistentvolume "pv-1" not found`), func(w *world) { w.pv = nil }),
+			diagnosis.VolumeMissing, "Restore PersistentVolume pv-1 with the same handle.", ""},
 		{"the node that has the volume is not ready", notReady(), diagnosis.AttachedToNotReadyNode,
 			"Make sure that the machine of node node-2 is off|kubectl taint nodes node-2 node.kubernetes.io/out-of-service-.", "kubectl taint nodes node-2 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"},
 		{"the node that has the volume is out of service", notReady(corev1.Taint{Key: corev1.TaintNodeOutOfService}), diagnosis.AttachedToNotReadyNode, "Wait: the node has the taint", ""},

@@ -17,8 +17,6 @@ const controllerAttaches = "volumes.kubernetes.io/controller-managed-attach-deta
 func (v *volume) notAsked() {
 	node := v.node.value
 	switch {
-	case v.claimFault != nil && len(items(v.pods)) > 0:
-		v.stop(*v.claimFault)
 	case v.noAttach() && v.needsAttach():
 	case v.noAttach():
 		v.ok("CSIDriver %s has attachRequired: false: nothing has to be attached", v.driver)
@@ -57,8 +55,6 @@ func (v *volume) nobodyAsks() {
 	switch {
 	case pv != nil && pv.DeletionTimestamp != nil:
 		v.stop(diagnosis.New(diagnosis.VolumeBeingDeleted, object, "being deleted", heldBy(pv.Finalizers), "Find the owner of that finalizer: kubernetes.io/pv-protection is removed with the claim, external-attacher/... with the last VolumeAttachment.").From(pv.DeletionTimestamp.Time))
-	case v.claimFault != nil:
-		v.stop(*v.claimFault)
 	case v.pods.value == nil: // Pods may use it: unknown says why they could not be read
 	case len(pods) > 0:
 		v.stop(found(diagnosis.PodNotScheduled, ref(Pod, pods[0].Namespace, pods[0].Name), "not scheduled to a node yet, and uses the volume", "Look at the Pod's Events: the scheduler says there why it finds no node."))
@@ -80,8 +76,8 @@ func (v *volume) elsewhere() bool {
 			if e := other.Status.DetachError; e != nil {
 				why += "; the last try failed: " + e.Message
 			}
-			v.stop(diagnosis.New(diagnosis.WaitingForDetach, object, "being detached from node "+node, why,
-				fmt.Sprintf("Run csi-attach-hub explain %s to see why the volume is not detached yet.", other.Name)).From(other.DeletionTimestamp.Time))
+			v.stop(v.finding(diagnosis.New(diagnosis.WaitingForDetach, object, "being detached from node "+node, why,
+				fmt.Sprintf("Run csi-attach-hub explain %s to see why the volume is not detached yet.", other.Name)).From(other.DeletionTimestamp.Time)))
 			return true
 		case other.DeletionTimestamp == nil && other.Status.Attached:
 			v.stop(found(diagnosis.AttachedElsewhere, object, fmt.Sprintf("attached to node %s, and the volume can be on one node only (Multi-Attach): %s", node, v.podsOn(node)),

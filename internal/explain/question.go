@@ -75,7 +75,7 @@ func ref(kind Kind, namespace, name string) string {
 	if namespace != "" {
 		name = namespace + "/" + name
 	}
-	return string(kind) + " " + name
+	return strings.TrimSpace(string(kind) + " " + name)
 }
 
 // resolve finds the object that a name without a kind means, or that the beginning of a VolumeAttachment's name means. If
@@ -85,20 +85,21 @@ func (e *explainer) resolve(ctx context.Context) (several []string) {
 	if q.Kind != "" && q.Kind != VolumeAttachment {
 		return nil
 	}
-	storage, va := e.Kube.StorageV1(), Question{VolumeAttachment, "", q.Name}
-	e.question = va
+	storage := e.Kube.StorageV1()
 	exact := one(ctx, &e.reader, VolumeAttachment, "", q.Name, storage.VolumeAttachments().Get)
 	if exact.value != nil {
+		e.question.Kind, e.question.Namespace = VolumeAttachment, ""
 		return nil
 	}
+	e.question.Namespace = ""
 	var meant []Question
 	if q.Kind == "" {
 		for other, exists := range map[Question]bool{
 			{Pod, q.Namespace, q.Name}:                   e.podNamed(ctx, q.Namespace, q.Name).value != nil,
 			{PersistentVolumeClaim, q.Namespace, q.Name}: e.persistentVolumeClaim(ctx, q.Namespace, q.Name).value != nil,
-			{PersistentVolume, "", q.Name}:               e.persistentVolume(ctx, q.Name).value != nil,
+			{PersistentVolume, "", q.Name}:               e.persistentVolume(ctx, q.Name).value != nil || len(items(e.ofVolume(ctx, q.Name))) > 0, // it may have been deleted by force
 			{Node, "", q.Name}:                           e.nodeNamed(ctx, q.Name).value != nil,
-			{Driver, "", q.Name}:                         e.view.Driver(q.Name) != nil || one(ctx, &e.reader, "CSIDriver", "", q.Name, storage.CSIDrivers().Get).value != nil,
+			{Driver, "", q.Name}:                         e.view.Driver(q.Name) != nil || e.view.Unserved[q.Name] > 0 || one(ctx, &e.reader, "CSIDriver", "", q.Name, storage.CSIDrivers().Get).value != nil,
 		} {
 			if exists {
 				meant = append(meant, other)

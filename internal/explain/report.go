@@ -17,6 +17,8 @@ const (
 	Attached Result = "attached"
 	// Attention: a volume is attached, and cannot be attached again. Of a driver and a node it is status.Attention.
 	Attention = Result(status.Attention)
+	// Standby: a volume waits, and its driver is paused by a user. Of a driver it is status.Standby.
+	Standby = Result(status.Standby)
 	// NotNeeded: no volume needs an attach.
 	NotNeeded Result = "notNeeded"
 	// Waiting: at least one volume is not in the state that it should have.
@@ -40,18 +42,24 @@ func (r Result) ExitCode() int {
 	return 0
 }
 
-// ExitCode is that of the result, and not 0 while a check of the driver is open or the checklist is not known.
+// ExitCode is that of the result, and not 0 while a volume of the driver or the node is in trouble, a check of the driver is
+// open or one of these could not be read.
 func (r Report) ExitCode() int {
-	code := r.Result.ExitCode()
-	if s := r.Subject; code == 0 && s != nil {
-		if s.checksUnknown {
-			return NotKnown.ExitCode()
-		}
-		if slices.ContainsFunc(s.Checks, func(c status.Check) bool { return !c.OK }) {
-			return 1
-		}
+	code, s := r.Result.ExitCode(), r.Subject
+	switch {
+	case code != 0 || s == nil:
+		return code
+	case r.inTrouble() > 0, slices.ContainsFunc(s.Checks, func(c status.Check) bool { return !c.OK }):
+		return 1
+	case s.incomplete:
+		return NotKnown.ExitCode()
 	}
-	return code
+	return 0
+}
+
+// inTrouble counts the VolumeAttachments that somebody should look at.
+func (r Report) inTrouble() int {
+	return len(slices.DeleteFunc(slices.Clone(r.VolumeAttachments), func(a status.Attachment) bool { return !a.Health.Needs() }))
 }
 
 // Report is the answer to a question.
@@ -75,9 +83,9 @@ type Report struct {
 type VolumeReport struct {
 	Title  string                `json:"title"`
 	Result Result                `json:"result"`
-	Since  time.Time             `json:"since,omitzero"`  // when the attach or the detach was asked for; only if Result is Waiting
+	Since  time.Time             `json:"since,omitzero"`  // when the attach or the detach was asked for; only if Result is Waiting or Standby
 	Path   []string              `json:"path"`            // what is as it should be, in the order of the walk
-	Stop   *diagnosis.Diagnosis  `json:"stop,omitempty"`  // the first problem; only if Result is Waiting or Attention
+	Stop   *diagnosis.Diagnosis  `json:"stop,omitempty"`  // the first problem; only if Result is Waiting, Standby or Attention
 	Notes  []diagnosis.Diagnosis `json:"notes,omitempty"` // further findings
 }
 
@@ -87,8 +95,8 @@ type SubjectReport struct {
 	Notes         []diagnosis.Diagnosis `json:"notes,omitempty"`
 	Facts         []string              `json:"facts"` // what else is known, as sentences
 	// Checks are the conditions for serving the driver, as the hub sees them. None if the question is about a node.
-	Checks        []status.Check `json:"checks,omitempty"`
-	checksUnknown bool           // they could not be read
+	Checks     []status.Check `json:"checks,omitempty"`
+	incomplete bool           // the hub's checklist or list of VolumeAttachments could not be read
 }
 
 func (s *SubjectReport) add(state status.HealthState, d diagnosis.Diagnosis) {
@@ -101,10 +109,16 @@ func found(verdict diagnosis.Verdict, object, fact, action string) diagnosis.Dia
 }
 
 // finding returns a finding of the hub with commands that reach the cluster of explain, and without the advice to run the
-// command that is running.
+// command that is running, or another one for an answer that is in the report.
 func (e *explainer) finding(d diagnosis.Diagnosis) diagnosis.Diagnosis {
+	answered := []string{string(e.question.Kind) + "/" + e.question.Name} // of a driver
+	for _, v := range e.volumes {
+		if v.va.value != nil {
+			answered = append(answered, v.va.value.Name)
+		}
+	}
 	running := func(text string) bool {
-		return e.question.Kind == Driver && strings.Contains(text+" ", "csi-attach-hub explain driver/"+e.question.Name+" ")
+		return slices.ContainsFunc(answered, func(question string) bool { return strings.Contains(text+" ", "csi-attach-hub explain "+question+" ") })
 	}
 	d.Actions, d.Commands = slices.DeleteFunc(slices.Clone(d.Actions), running), slices.DeleteFunc(slices.Clone(d.Commands), running)
 	d.Commands = e.through(d.Commands)

@@ -93,7 +93,7 @@ func (v *volume) driverNotes() {
 		return
 	}
 	for _, r := range v.served.Health.Reasons {
-		if r.Verdict == diagnosis.CapabilityMissing || r.Verdict == diagnosis.ForeignWriter || r.Verdict == diagnosis.AttachRequiredWrong {
+		if r.Verdict == diagnosis.SocketMissing && v.served.Up || r.Verdict == diagnosis.CapabilityMissing || r.Verdict == diagnosis.ForeignWriter || r.Verdict == diagnosis.AttachRequiredWrong {
 			v.note(v.finding(r.Diagnosis))
 		}
 	}

@@ -117,6 +117,16 @@ func sidecar(w *world) { held("sidecar-7", 2*time.Second)(w) }
 func fails(message string) func(*world) {
 	return func(w *world) {
 		w.va.Status.AttachError = &storagev1.VolumeError{Message: message, Time: ago(12 * time.Second)}
+		if w.seen != nil {
+			w.seen.LastError, w.seen.LastErrorTime = message, w.va.Status.AttachError.Time.Time
+		}
+	}
+}
+
+// faulty has the hub find something wrong with the objects.
+func faulty(verdict diagnosis.Verdict, object string) func(*world) {
+	return func(w *world) {
+		w.seen.Fault = diagnosis.New(verdict, object, "odd", "", "Mend it.").From(time.Now().Add(-time.Minute))
 	}
 }
 
@@ -210,12 +220,12 @@ var states = []state{
 	{"being detached", leaving, "waiting: BeingDetached VolumeAttachment csi-1", nil, ""},
 	{"being detached, without its Pod", all(leaving, func(w *world) { w.pod = nil }), "waiting: BeingDetached VolumeAttachment csi-1", but(byPod, notThere), ""},
 	{"detach failing", all(leaving, func(w *world) { w.seen.LastError = "rpc error: code = Internal desc = busy" }), "waiting: BackendError driver csi.example.com", nil, ""},
-	{"detached, gone any moment", all(leaving, func(w *world) { w.va.Finalizers = nil }), "waiting: FinalizerOfAnother VolumeAttachment csi-1", nil, ""},
-	{"detached, held by the finalizer of another", all(leaving, func(w *world) { w.va.Finalizers = []string{"example.com/keep"} }),
+	{"detached, gone any moment", all(leaving, func(w *world) { w.va.Finalizers = nil }), "waiting: BeingDetached VolumeAttachment csi-1", nil, ""},
+	{"detached, held by the finalizer of another", all(leaving, faulty(diagnosis.FinalizerOfAnother, "VolumeAttachment csi-1")),
 		"waiting: FinalizerOfAnother VolumeAttachment csi-1", nil, ""},
 	{"not asked for yet", notAsked, "waiting: NotAskedYet PersistentVolume pv-1", withoutVA(), ""},
 	{"not asked for yet, to a node without the annotation", all(notAsked, func(w *world) { w.node.Annotations = nil }), "waiting: KubeletAttaches Node node-1", withoutVA(), ""},
-	{"nobody wants it", idle, "waiting: NotWanted PersistentVolume pv-1", withoutVA(byPod, notThere), ""},
+	{"nobody wants it", idle, "notNeeded: NotWanted PersistentVolume pv-1", withoutVA(byPod, notThere), ""},
 
 	// The Pod.
 	{"Pod without a node", all(notAsked, func(w *world) {
@@ -226,7 +236,7 @@ var states = []state{
 		withoutVA(byPod, "waiting: PodNotScheduled Pod default/web"), ""},
 	{"Pod that has ended, volume still attached", all(attached, func(w *world) { w.pod.Status.Phase = corev1.PodSucceeded }), isAttached,
 		but(byPod, "notNeeded: PodFinished Pod default/web"), ""},
-	{"Pod that has ended", all(notAsked, func(w *world) { w.pod.Status.Phase = corev1.PodSucceeded }), "waiting: NotWanted PersistentVolume pv-1",
+	{"Pod that has ended", all(notAsked, func(w *world) { w.pod.Status.Phase = corev1.PodSucceeded }), "notNeeded: NotWanted PersistentVolume pv-1",
 		withoutVA(byPod, "notNeeded: PodFinished Pod default/web"), ""},
 	{"nothing to attach", all(idle, func(w *world) {
 		w.claim, w.pv = nil, nil
@@ -235,7 +245,7 @@ var states = []state{
 	{"inline volume that needs no attach", func(w *world) {
 		w.pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "secrets-store.csi.k8s.io"}}
 		w.claim, w.pv, w.va = nil, nil, nil
-	}, notThere, but(byPod, notNeeded), ""},
+	}, notThere, but(byPod, "notNeeded: NothingToAttach Pod default/web"), ""},
 	{"migrated inline volume, attached", all(attached, migratedInline), isAttached, but(byPV, notThere, byPVC, notThere), ""},
 	{"migrated inline volume, waiting", migratedInline, "waiting: DriverNotConfigured csi-attach-hub", but(byPV, notThere, byPVC, notThere), ""},
 	{"migrated inline volume, not asked for yet", all(migratedInline, notAsked), notThere, but(byPod, "waiting: NotAskedYet volume data"), ""},
@@ -259,31 +269,26 @@ var states = []state{
 		but(byPVC, "waiting: ClaimNotBound PersistentVolumeClaim default/data", byPod, "waiting: ClaimNotBound PersistentVolumeClaim default/data"), ""},
 	{"no claim, volume attached", all(attached, withoutClaim), isAttached, but(byPVC, notThere, byPod, notThere), ""},
 	{"no claim, failing", all(failing, withoutClaim), "waiting: BackendError driver csi.example.com", but(byPVC, notThere, byPod, notThere), ""},
-	{"no claim, nobody wants it", all(idle, withoutClaim), "waiting: NotWanted PersistentVolume pv-1", withoutVA(byPVC, notThere, byPod, notThere), ""},
-	{"claim made anew, volume of the one before", all(notAsked, func(w *world) { w.claim.UID = "another" }), "waiting: VolumeOfAnother PersistentVolume pv-1", withoutVA(), ""},
-	{"claim made anew, volume attached for the one before", all(attached, func(w *world) { w.claim.UID = "another" }), isAttached,
-		but(byPVC, "waiting: VolumeOfAnother PersistentVolume pv-1", byPod, "waiting: VolumeOfAnother PersistentVolume pv-1"), ""},
+	{"no claim, nobody wants it", all(idle, withoutClaim), "notNeeded: NotWanted PersistentVolume pv-1", withoutVA(byPVC, notThere, byPod, notThere), ""},
+	{"claim made anew, volume of the one before", all(notAsked, func(w *world) { w.claim.UID, w.claim.Status.Phase = "another", corev1.ClaimLost }),
+		"waiting: ClaimNotBound PersistentVolumeClaim default/data", withoutVA(), ""},
 	{"claim made anew, with another volume", all(notAsked, func(w *world) {
 		second := w.pv.DeepCopy()
 		second.Name, second.Spec.ClaimRef.UID = "pv-2", "another"
 		w.claim.UID, w.claim.Spec.VolumeName, w.more = "another", "pv-2", append(w.more, second)
-	}), "waiting: NotAskedYet PersistentVolume pv-2", withoutVA(byPV, "waiting: VolumeOfAnother PersistentVolume pv-1"), ""},
+	}), "waiting: NotAskedYet PersistentVolume pv-2", withoutVA(byPV, "notNeeded: NotWanted PersistentVolume pv-1"), ""},
 
 	// The PersistentVolume.
-	{"PersistentVolume missing", func(w *world) { w.pv = nil }, "waiting: VolumeMissing PersistentVolume pv-1", nil, ""},
-	{"PersistentVolume missing, volume attached", all(attached, func(w *world) { w.pv = nil }), "attention: VolumeMissing PersistentVolume pv-1", nil, ""},
-	{"PersistentVolume deleted by force", all(attached, func(w *world) { w.pv, w.claim.Status.Phase = nil, corev1.ClaimLost }), "attention: VolumeMissing PersistentVolume pv-1", nil, ""},
-	{"PersistentVolume recreated with another handle", all(attached, func(w *world) { w.pv.Spec.CSI.VolumeHandle = "vol-2" }), "attention: VolumeRecreated PersistentVolume pv-1", nil, ""},
-	{"node ID changed", all(attached, func(w *world) { w.csiNode.Spec.Drivers[0].NodeID = "id-2" }), "attention: NodeIDChanged CSINode node-1", nil, ""},
+	{"PersistentVolume missing", all(fails(`persistentvolume "pv-1" not found`), func(w *world) { w.pv = nil }), "waiting: VolumeMissing VolumeAttachment csi-1", nil, ""},
+	{"PersistentVolume deleted by force", all(attached, faulty(diagnosis.VolumeMissing, "PersistentVolume pv-1"), func(w *world) { w.pv, w.claim.Status.Phase = nil, corev1.ClaimLost }),
+		"attention: VolumeMissing PersistentVolume pv-1", nil, ""},
+	{"something wrong with an attached volume", all(attached, faulty(diagnosis.NodeIDChanged, "CSINode node-1")), "attention: NodeIDChanged CSINode node-1", nil, ""},
 	{"StorageClass missing", all(notAsked, func(w *world) {
 		w.claim.Spec.VolumeName, w.claim.Spec.StorageClassName, w.claim.Status.Phase, w.pv = "", new("fast"), corev1.ClaimPending, nil
 	}), "waiting: ClaimNotBound PersistentVolumeClaim default/data", withoutVA(byPV, notThere), ""},
 	{"PersistentVolume missing, not asked for", all(notAsked, func(w *world) { w.pv = nil }), "waiting: VolumeMissing PersistentVolume pv-1", withoutVA(byPV, notThere), ""},
 	{"PersistentVolume missing, being detached", all(leaving, func(w *world) { w.pv = nil }), "waiting: BeingDetached VolumeAttachment csi-1", nil, ""},
-	{"PersistentVolume and handle missing, being detached", all(leaving, func(w *world) { w.pv = nil; delete(w.va.Annotations, attach.AnnotationVolumeHandle) }),
-		"waiting: VolumeMissing PersistentVolume pv-1", nil, ""},
-	{"PersistentVolume being deleted", pvDeleted, "waiting: VolumeBeingDeleted PersistentVolume pv-1", nil, ""},
-	{"PersistentVolume being deleted, volume attached", all(attached, pvDeleted), "attention: VolumeBeingDeleted PersistentVolume pv-1", nil, ""},
+	{"PersistentVolume being deleted", all(pvDeleted, fails(`persistentvolume "pv-1" is being deleted`)), "waiting: VolumeBeingDeleted VolumeAttachment csi-1", nil, ""},
 	{"PersistentVolume being deleted, nobody wants it", all(idle, pvDeleted), "waiting: VolumeBeingDeleted PersistentVolume pv-1", withoutVA(byPod, notThere), ""},
 	{"not a CSI volume", all(notAsked, func(w *world) {
 		w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}
@@ -307,7 +312,7 @@ var states = []state{
 	{"socket missing", driverState("Connecting", "dial unix /csi/x.sock: connect: no such file or directory", false), "waiting: SocketMissing driver csi.example.com", nil, ""},
 	{"another driver at the endpoint", driverState("NameMismatch", `reports the name "other"`, false), "waiting: NameMismatch driver csi.example.com", nil, ""},
 	{"driver not ready", driverState("Probing", "it is not ready", false), "waiting: DriverNotReady driver csi.example.com", nil, ""},
-	{"driver paused", driverIs(func(d *status.Driver) { d.Mode, d.State, d.Lease.Mine = "paused", "Paused", false }), "waiting: DriverPaused driver csi.example.com", nil, ""},
+	{"driver paused", driverIs(func(d *status.Driver) { d.Mode, d.State, d.Lease.Mine = "paused", "Paused", false }), "standby: DriverPaused driver csi.example.com", nil, ""},
 	{"driver observed", all(sidecar, driverIs(func(d *status.Driver) { d.Mode = "observe" })), "waiting: DriverObserved driver csi.example.com", nil, ""},
 	{"driver observed, and a csi-attacher's try failed", all(failing, sidecar, driverIs(func(d *status.Driver) { d.Mode = "observe" })), "waiting: BackendError driver csi.example.com", nil, ""},
 	{"driver observed, and nobody works for it", all(held("", time.Hour), driverIs(func(d *status.Driver) { d.Mode = "observe" })), "waiting: DriverObserved driver csi.example.com", nil, ""},
@@ -354,17 +359,9 @@ var states = []state{
 		"waiting: BackendError driver csi.example.com", nil, ""},
 
 	// The secret.
-	{"secret missing", needsSecret, "waiting: SecretMissing Secret default/creds", nil, ""},
-	{"secret missing at the last try", all(needsSecret, hasSecret, fails(`read secret default/creds for the call: secrets "creds" not found`)), "waiting: SecretMissing VolumeAttachment csi-1", nil, ""},
-	{"secret forbidden to the hub", all(needsSecret, hasSecret, fails(`read secret default/creds for the call: secrets "creds" is forbidden: User "hub" cannot get`)),
+	{"secret missing", needsSecret, "waiting: SecretMissing VolumeAttachment csi-1", nil, ""},
+	{"secret forbidden to the hub", all(needsSecret, fails(`read secret default/creds for the call: secrets "creds" is forbidden: User "hub" cannot get`)),
 		"waiting: SecretForbidden VolumeAttachment csi-1", nil, ""},
-	{"secret there", all(needsSecret, hasSecret), "waiting: NoReasonKnown VolumeAttachment csi-1", nil, ""},
-	{"secret missing, volume attached", all(needsSecret, attached), isAttached, nil, ""},
-	{"secret missing, being detached", all(needsSecret, leaving), "waiting: BeingDetached VolumeAttachment csi-1", nil, ""},
-	{"secret of an inline volume missing", all(migratedInline, func(w *world) {
-		w.va.Spec.Source.InlineVolumeSpec.CSI.ControllerPublishSecretRef = &corev1.SecretReference{Namespace: "default", Name: "creds"}
-		w.hubErr = errNoHub
-	}), "waiting: SecretMissing Secret default/creds", but(byPV, notThere, byPVC, notThere), "connection refused"},
 
 	// What may not be read.
 	{"claims forbidden, volume attached", all(attached, forbid("persistentvolumeclaims")), isAttached, but(byPVC, refused, byPod, isUnknown), "persistentvolumeclaims is forbidden"},
@@ -385,7 +382,7 @@ var states = []state{
 	{"PersistentVolumes forbidden, being detached", all(leaving, forbid("persistentvolumes"), func(w *world) { delete(w.va.Annotations, attach.AnnotationVolumeHandle) }),
 		"waiting: BeingDetached VolumeAttachment csi-1", but(byPV, refused), "persistentvolumes is forbidden"},
 	{"PersistentVolumes forbidden, secret forbidden to the attacher", all(forbid("persistentvolumes"), func(w *world) {
-		w.va.Status.AttachError = &storagev1.VolumeError{Message: `read secret default/creds for the call: secrets "creds" is forbidden`, Time: ago(time.Second)}
+		fails(`read secret default/creds for the call: secrets "creds" is forbidden`)(w)
 	}), "waiting: SecretForbidden VolumeAttachment csi-1", but(byPV, refused), "persistentvolumes is forbidden"},
 	{"PersistentVolumes forbidden, not asked for yet", all(notAsked, forbid("persistentvolumes")), isUnknown, withoutVA(byPV, refused), "persistentvolumes is forbidden"},
 	{"VolumeAttachments forbidden", all(attached, forbid("volumeattachments")), isUnknown, but(byVA, refused), "volumeattachments is forbidden"},
@@ -396,19 +393,16 @@ var states = []state{
 	{"CSINodes forbidden", forbid("csinodes"), "waiting: NoReasonKnown VolumeAttachment csi-1", nil, "csinodes is forbidden"},
 	{"CSIDrivers forbidden, volume attached", all(attached, forbid("csidrivers")), isAttached, nil, "csidrivers is forbidden"},
 	{"CSIDrivers forbidden, not asked for yet", all(notAsked, forbid("csidrivers")), isUnknown, withoutVA(), "csidrivers is forbidden"},
-	{"secrets forbidden", all(needsSecret, hasSecret, forbid("secrets")), "waiting: NoReasonKnown VolumeAttachment csi-1", nil, "Secret default/creds"},
 	{"leases forbidden", forbid("leases"), "waiting: NoReasonKnown VolumeAttachment csi-1", nil, "leases is forbidden"},
 	{"leases forbidden, no hub", all(noHub, forbid("leases")), "waiting: NoReasonKnown VolumeAttachment csi-1", nil, "leases is forbidden|connection refused"},
 	{"leases forbidden, driver not configured, failing", all(failing, forbid("leases"), func(w *world) { w.served = nil }),
 		"waiting: BackendError driver csi.example.com", nil, "leases is forbidden"},
 }
 
+// needsSecret has the volume need a Secret that is not there.
 func needsSecret(w *world) {
 	w.pv.Spec.CSI.ControllerPublishSecretRef = &corev1.SecretReference{Namespace: "default", Name: "creds"}
-}
-
-func hasSecret(w *world) {
-	w.more = append(w.more, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "creds"}, Data: map[string][]byte{"password": []byte("hidden")}})
+	fails(`read secret default/creds for the call: secrets "creds" not found`)(w)
 }
 
 // answer writes what is answered in short: the result, and where it stops.
@@ -432,7 +426,7 @@ func answer(r explain.Report, err error) string {
 	return string(r.Result) + ": " + string(stop.Verdict) + " " + stop.Object
 }
 
-var exitCodes = map[string]int{isAttached: 0, "waiting": 1, "attention": 1, notNeeded: 0, notThere: 2, isUnknown: 3}
+var exitCodes = map[string]int{isAttached: 0, "waiting": 1, "attention": 1, "standby": 0, notNeeded: 0, notThere: 2, isUnknown: 3}
 
 func TestEveryWayToAskAboutAStateHasTheSameAnswer(t *testing.T) {
 	var texts strings.Builder
@@ -483,7 +477,7 @@ func (s state) check(t *testing.T, w *world, way string, r explain.Report) {
 		findings = append(findings, *r.Stop)
 	}
 	for _, v := range r.Volumes {
-		if (v.Result == "waiting" || v.Result == "attention") != (v.Stop != nil) {
+		if (v.Result == isAttached || v.Result == isUnknown) && v.Stop != nil || (v.Result == "waiting" || v.Result == "attention" || v.Result == "standby") && v.Stop == nil {
 			fail("it is %s and stops at %v", v.Result, v.Stop)
 		}
 		if v.Stop != nil {

@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
-
-	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -20,9 +17,8 @@ const mostDangling = 5
 func (e *explainer) explainDriver(ctx context.Context, r *Report) (exists bool) {
 	v := &volume{explainer: e, driver: e.question.Name}
 	v.readDriver(ctx)
-	s := &SubjectReport{Facts: []string{}}
-	r.Subject, r.Result = s, NotKnown
-	r.VolumeAttachments = e.rows(ctx, status.AttachmentFilter{Driver: v.driver, Health: []status.HealthState{status.Broken, status.Attention}})
+	s := e.subject(ctx, r, status.AttachmentFilter{Driver: v.driver, Health: []status.HealthState{status.Broken, status.Attention}})
+	r.Result = NotKnown
 	if v.served != nil {
 		v.servedSubject(ctx, s)
 		r.Result = Result(v.served.Health.State)
@@ -68,7 +64,7 @@ func (v *volume) servedSubject(ctx context.Context, s *SubjectReport) {
 	}
 	if known, err := v.Hub.Driver(ctx, d.Replica, d.Name); err != nil {
 		v.missed("the checklist of the driver", err)
-		s.checksUnknown = true
+		s.incomplete = true
 	} else {
 		s.Checks = known.Checklist
 	}
@@ -86,12 +82,11 @@ func (e *explainer) explainNode(ctx context.Context, r *Report) (exists bool, er
 	v := &volume{explainer: e, nodeName: e.question.Name}
 	v.node = e.nodeNamed(ctx, v.nodeName)
 	v.csiNode = one(ctx, &e.reader, "CSINode", "", v.nodeName, e.Kube.StorageV1().CSINodes().Get)
-	r.VolumeAttachments = e.rows(ctx, status.AttachmentFilter{Node: v.nodeName})
+	s := e.subject(ctx, r, status.AttachmentFilter{Node: v.nodeName})
+	r.Result = Result(status.Fine)
 	if v.node.value == nil && v.csiNode.value == nil && len(r.VolumeAttachments) == 0 {
 		return false, v.node.err
 	}
-	s := &SubjectReport{Facts: []string{}}
-	r.Subject, r.Result = s, Result(status.Fine)
 	if v.csiNode.missing {
 		v.withoutDriver()
 	} else if v.csiNode.value != nil {
@@ -99,8 +94,8 @@ func (e *explainer) explainNode(ctx context.Context, r *Report) (exists bool, er
 		for _, d := range v.csiNode.value.Spec.Drivers {
 			registered[d.Name] = true
 			limit := "no limit"
-			if a := d.Allocatable; a != nil && a.Count != nil {
-				limit = fmt.Sprintf("limit %d (allocatable.count)", *a.Count)
+			if n := attach.Allocatable(v.csiNode.value, d.Name); n > 0 {
+				limit = fmt.Sprintf("limit %d (allocatable.count)", n)
 			}
 			s.say("driver %s: node ID %s, %s", d.Name, d.NodeID, limit)
 		}
@@ -130,47 +125,16 @@ func (e *explainer) explainNode(ctx context.Context, r *Report) (exists bool, er
 	return true, nil
 }
 
-// rows returns the VolumeAttachments that a filter selects, the worst first: as the hub sees them, or by their objects if
-// it does not list them all.
-func (e *explainer) rows(ctx context.Context, f status.AttachmentFilter) (all []status.Attachment) {
-	defer func() { status.WorstFirst(all) }()
+// subject begins the answer for a driver or a node, with the VolumeAttachments that a filter selects as the hub sees them: the
+// worst first.
+func (e *explainer) subject(ctx context.Context, r *Report, f status.AttachmentFilter) *SubjectReport {
+	r.Subject = &SubjectReport{Facts: []string{}, incomplete: e.HubErr != nil}
 	if e.HubErr == nil {
-		err := e.Hub.Volumes(ctx, e.view, f, func(a status.Attachment) { all = append(all, a) })
-		if err == nil {
-			return all
-		}
-		e.missed("the VolumeAttachments in the hub", err)
-		all = nil
-	}
-	for _, va := range items(e.attachments(ctx, func(*storagev1.VolumeAttachment) bool { return true })) {
-		v := &volume{explainer: e, driver: va.Spec.Attacher, nodeName: va.Spec.NodeName, volumeName: attach.VolumeName(&va), va: object[storagev1.VolumeAttachment]{value: &va}}
-		if a := v.byObject(); f.Match(a) && (len(f.Health) == 0 || slices.Contains(f.Health, a.Health.State)) {
-			all = append(all, a)
+		if err := e.Hub.Volumes(ctx, e.view, f, func(a status.Attachment) { r.VolumeAttachments = append(r.VolumeAttachments, a) }); err != nil {
+			e.missed("the VolumeAttachments in the hub", err)
+			r.Subject.incomplete = true
 		}
 	}
-	return all
-}
-
-// byObject returns the VolumeAttachment with its health, as its object alone shows it.
-func (v *volume) byObject() status.Attachment {
-	va := v.va.value
-	inStatus := va.Status.AttachError
-	if va.DeletionTimestamp != nil {
-		inStatus = va.Status.DetachError
-	}
-	a := v.attempted(inStatus)
-	a.Health.State = status.Fine
-	switch {
-	case va.Status.Attached && va.DeletionTimestamp == nil:
-		a.State, a.Operation = status.Attached, ""
-		return a
-	case a.State == status.Stuck:
-		a.Health.State = status.Broken
-	case a.LastError != "" || v.now.Sub(a.Since) >= slow:
-		a.Health.State = status.Attention
-	}
-	for _, d := range v.work(a) {
-		a.Health.Reasons = append(a.Health.Reasons, status.Reason{State: a.Health.State, Diagnosis: d})
-	}
-	return a
+	status.WorstFirst(r.VolumeAttachments)
+	return r.Subject
 }

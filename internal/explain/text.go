@@ -40,15 +40,33 @@ func (p *printer) line(mark string, health status.HealthState, text string) {
 
 // head writes a headline in the colour of a result.
 func (p *printer) head(title string, result Result, since time.Time) {
-	health := status.HealthState(result)
+	health := map[bool]status.HealthState{true: status.Fine, false: status.Attention}[result.ExitCode() == 0]
+	if p.report.Subject != nil {
+		health = status.HealthState(result)
+	}
 	if title += ": " + cmp.Or(texts[result], string(result)); !since.IsZero() {
 		title += " for " + diagnosis.Length(p.report.AsOf.Sub(since))
 	}
-	if p.report.Subject == nil {
-		health = map[bool]status.HealthState{true: status.Fine, false: status.Attention}[result.ExitCode() == 0]
+	if n := p.report.inTrouble(); n > 0 && p.report.Question.Kind == Node { // the reasons of a driver count them
+		title += fmt.Sprintf("; %d of its volumes in trouble", n)
+		health = slices.MinFunc([]status.HealthState{health, status.Attention}, status.HealthState.Compare)
 	}
 	for _, line := range statustable.Wrap(terminal.Line(title), p.Width, 0) {
 		p.WriteString(p.Paint(line, health) + "\n")
+	}
+}
+
+// calm are verdicts of what has just begun: they are problems only after a minute, as everywhere in the hub.
+var calm = []diagnosis.Verdict{diagnosis.CallInFlight, diagnosis.Queued, diagnosis.BeingDetached, diagnosis.NoReasonKnown}
+
+// stop writes the finding at which a walk stops, if it does. since is when the attach or the detach was asked for.
+func (p *printer) stop(d *diagnosis.Diagnosis, result Result, since time.Time) {
+	switch {
+	case d == nil:
+	case result.ExitCode() == 0, slices.Contains(calm, d.Verdict) && p.report.AsOf.Sub(since) < slow:
+		p.findings(fine, status.Fine, *d)
+	default:
+		p.findings(problem, status.Broken, *d)
 	}
 }
 
@@ -85,13 +103,7 @@ func (r Report) Text(style statustable.Style, verbose bool) string {
 		p.volume(r.Question.String()+", "+r.Volumes[0].Title, r.Volumes[0])
 	default:
 		p.head(r.Question.String(), r.Result, time.Time{})
-		if r.Stop != nil {
-			mark, health := problem, status.Broken
-			if r.Result.ExitCode() == 0 {
-				mark, health = fine, status.Fine
-			}
-			p.findings(mark, health, *r.Stop)
-		}
+		p.stop(r.Stop, r.Result, time.Time{})
 		for _, v := range r.Volumes {
 			p.WriteString("\n")
 			p.volume(v.Title, v)
@@ -116,9 +128,7 @@ func (r Report) Text(style statustable.Style, verbose bool) string {
 // volume writes the answer for one volume.
 func (p *printer) volume(title string, v VolumeReport) {
 	p.head(title, v.Result, v.Since)
-	if v.Stop != nil {
-		p.findings(problem, status.Broken, *v.Stop)
-	}
+	p.stop(v.Stop, v.Result, v.Since)
 	p.findings(also, status.Attention, v.Notes...)
 	if n := len(v.Path); n > 0 && !p.verbose {
 		p.line(fine, status.Fine, fmt.Sprintf("all else (%d facts): -v shows them", n))
@@ -133,8 +143,8 @@ func (p *printer) volume(title string, v VolumeReport) {
 func (p *printer) subject(s *SubjectReport) {
 	for i, r := range s.Reasons {
 		mark := also
-		if i == 0 && s.Needs() {
-			mark = problem
+		if i == 0 {
+			mark = map[bool]string{true: problem, false: fine}[s.Needs()]
 		}
 		p.findings(mark, r.State, r.Diagnosis)
 	}

@@ -28,8 +28,6 @@ type volume struct {
 
 	// mount is the name of the volume in the Pod; empty if the question is not about a Pod.
 	mount string
-	// inline is the driver of a CSI volume in the spec of the Pod, which needs no attach.
-	inline string
 	// migrated is an in-tree volume in the spec of the Pod, translated to CSI. It needs an attach
 	// and has no PersistentVolume. nil for all others.
 	migrated *corev1.PersistentVolumeSpec
@@ -56,18 +54,11 @@ type volume struct {
 	// otherNode is the node to which a single-node volume is attached instead.
 	otherNode object[corev1.Node]
 
-	secret       corev1.SecretReference // of the calls; zero: they need none, or it is not known
-	secretExists object[struct{}]       // its contents are never read
-
 	served *hubclient.Driver  // nil: the hub does not serve the driver, or was not asked
 	seen   *status.Attachment // as the replica that works for the driver sees it; nil if it does not know it, or was not asked
 
 	report      VolumeReport
 	lastResorts []diagnosis.Diagnosis // see later
-	// claimFault is the problem of the claim if the question is about the PersistentVolume or the
-	// VolumeAttachment. Without a VolumeAttachment it is the stop, else a note: attachers do not
-	// look at claims.
-	claimFault *diagnosis.Diagnosis
 }
 
 // findVolumes finds the object of the question and its volumes.
@@ -112,6 +103,11 @@ func isOf(va *storagev1.VolumeAttachment, volume string, inline *corev1.Persiste
 		inline.CSI.Driver == its.CSI.Driver && inline.CSI.VolumeHandle == its.CSI.VolumeHandle
 }
 
+// ofVolume reads the VolumeAttachments of a PersistentVolume.
+func (e *explainer) ofVolume(ctx context.Context, name string) object[[]storagev1.VolumeAttachment] {
+	return e.attachments(ctx, func(va *storagev1.VolumeAttachment) bool { return isOf(va, name, nil) })
+}
+
 // onEachNode adds the volume once for each node that needs it: by a VolumeAttachment, or by a Pod.
 func (e *explainer) onEachNode(ctx context.Context, v volume) {
 	v.explainer = e
@@ -119,7 +115,7 @@ func (e *explainer) onEachNode(ctx context.Context, v volume) {
 		e.volumes = []*volume{&v}
 		return
 	}
-	all := e.attachments(ctx, func(va *storagev1.VolumeAttachment) bool { return isOf(va, v.volumeName, nil) })
+	all := e.ofVolume(ctx, v.volumeName)
 	v.readUse(ctx)
 	var nodes []string
 	for _, va := range items(all) {
@@ -170,8 +166,6 @@ func (e *explainer) ofPod(ctx context.Context) {
 			if claim := e.persistentVolumeClaim(ctx, v.namespace, v.claimName).value; claim != nil {
 				v.volumeName = claim.Spec.VolumeName
 			}
-		case mounted.CSI != nil:
-			v.inline = mounted.CSI.Driver
 		case translator.IsInlineMigratable(mounted): // as kube-controller-manager translates it
 			pv, err := translator.TranslateInTreeInlineVolumeToCSI(klog.Background(), mounted, v.namespace)
 			if err != nil || pv.Spec.CSI == nil {
@@ -190,9 +184,6 @@ func (e *explainer) ofPod(ctx context.Context) {
 
 // read reads the other objects of the volume.
 func (v *volume) read(ctx context.Context) {
-	if v.inline != "" {
-		return
-	}
 	v.readUse(ctx)
 	v.node = v.nodeNamed(ctx, v.nodeName)
 	v.csiNode = one(ctx, &v.reader, "CSINode", "", v.nodeName, v.Kube.StorageV1().CSINodes().Get)
@@ -211,14 +202,11 @@ func (v *volume) read(ctx context.Context) {
 		v.driver = v.pv.value.Annotations[attach.AnnotationMigratedTo]
 	}
 	v.readDriver(ctx)
-	if va != nil && v.served != nil {
+	if va != nil && v.HubErr == nil {
 		err := v.Hub.Volumes(ctx, v.view, status.AttachmentFilter{Name: va.Name}, func(a status.Attachment) { v.seen = &a })
 		if err != nil {
 			v.missed("the state of "+ref(VolumeAttachment, "", va.Name)+" in the hub", err)
 		}
-	}
-	if spec != nil && spec.CSI != nil && spec.CSI.ControllerPublishSecretRef != nil {
-		v.readSecret(ctx, *spec.CSI.ControllerPublishSecretRef)
 	}
 }
 
@@ -277,17 +265,6 @@ func leaseOf(l *coordinationv1.Lease, now time.Time) status.Lease {
 	return lease
 }
 
-// readSecret finds out whether a secret exists. It asks for a table row without the object, so that the contents do not
-// leave the API server.
-func (v *volume) readSecret(ctx context.Context, secret corev1.SecretReference) {
-	v.secret = secret
-	v.secretExists = once(&v.reader, "whether Secret "+secret.Namespace+"/"+secret.Name+" exists", func() (*struct{}, error) {
-		return &struct{}{}, v.Kube.CoreV1().RESTClient().Get().Namespace(secret.Namespace).Resource("secrets").Name(secret.Name).
-			SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Param("includeObject", string(metav1.IncludeNone)).
-			Do(ctx).Error()
-	})
-}
-
 // spec returns the specification of the volume, nil if it is not known.
 func (v *volume) spec() *corev1.PersistentVolumeSpec {
 	if va := v.va.value; va != nil && va.Spec.Source.InlineVolumeSpec != nil {
@@ -321,17 +298,14 @@ func (v *volume) singleNode() bool {
 }
 
 // handle returns the volume's handle, "" if it is not known.
-func (v *volume) handle() string {
-	var noted, written string
+func (v *volume) handle() (handle string) {
 	if va := v.va.value; va != nil {
-		noted = va.Annotations[attach.AnnotationVolumeHandle]
+		handle = va.Annotations[attach.AnnotationVolumeHandle]
 	}
-	if v.pv.value != nil {
-		written = attach.VolumeOf(v.pv.value).Handle
-	} else if spec := v.spec(); spec != nil && spec.CSI != nil {
-		written = spec.CSI.VolumeHandle
+	if pv := v.pv.value; pv != nil {
+		handle = cmp.Or(handle, attach.VolumeOf(pv).Handle)
 	}
-	return cmp.Or(noted, written)
+	return handle
 }
 
 // ready returns the condition of a node that says whether it is ready, nil if it has none.

@@ -26,10 +26,15 @@ func (v *volume) explain(before []*volume) {
 		v.cure(v.report.Stop)
 	}
 	v.danglingNotes(before)
-	if v.report.Result == Waiting && v.report.Stop == nil {
+	switch {
+	case v.stopsAt(diagnosis.DriverPaused): // by a user
+		v.report.Result = Standby
+	case v.stopsAt(diagnosis.NotWanted):
+		v.report.Result = NotNeeded
+	case v.report.Result == Waiting && v.report.Stop == nil:
 		v.report.Result = NotKnown
 	}
-	if v.report.Result == Waiting && v.va.value != nil {
+	if (v.report.Result == Waiting || v.report.Result == Standby) && v.va.value != nil {
 		v.report.Since = asked(v.va.value).UTC()
 	}
 }
@@ -100,11 +105,6 @@ func (v *volume) done() {
 
 // podStage checks that the Pod has a node and the volume needs an attach.
 func (v *volume) podStage() bool {
-	if v.inline != "" {
-		v.ok("volume %s is an inline CSI volume (driver %s): the kubelet mounts it, and nothing has to be attached", v.mount, v.inline)
-		v.done()
-		return false
-	}
 	if v.pod == nil {
 		return true
 	}
@@ -130,8 +130,6 @@ func (v *volume) askedByClaim() bool {
 
 // claimStage checks that the claim exists and is bound to the volume.
 func (v *volume) claimStage() bool {
-	const released = "If Pods wait for the claim, create it, and remove the uid from the claimRef of the PersistentVolume: the claim then gets this volume. " +
-		"If not, do nothing: persistentVolumeReclaimPolicy says what happens to the volume."
 	if v.claimName == "" {
 		return true
 	}
@@ -140,40 +138,37 @@ func (v *volume) claimStage() bool {
 	case v.claim.missing && v.askedByClaim():
 		return v.claimStop(found(diagnosis.ClaimMissing, object, "does not exist", "Create the claim: the Pod waits for it."))
 	case v.claim.missing:
-		return v.claimStop(found(diagnosis.ClaimMissing, object, "does not exist, and the PersistentVolume names it in its claimRef", released))
+		return v.claimStop(found(diagnosis.ClaimMissing, object, "does not exist, and the PersistentVolume names it in its claimRef",
+			"If Pods wait for the claim, create it, and remove the uid from the claimRef of the PersistentVolume: the claim then gets this volume. "+
+				"If not, do nothing: persistentVolumeReclaimPolicy says what happens to the volume."))
 	case claim == nil:
 		return v.volumeName != "" // unknown says why it was not read
-	case !v.ofThisClaim() && !v.askedByClaim():
-		return v.claimStop(found(diagnosis.VolumeOfAnother, ref(PersistentVolume, "", v.volumeName), fmt.Sprintf("its claimRef names an earlier %s; the claim of that name has UID %s and names PersistentVolume %s",
-			object, claim.UID, cmp.Or(claim.Spec.VolumeName, "none")), released))
 	case v.class.missing:
 		return v.claimStop(found(diagnosis.ClaimNotBound, object, "not bound to a PersistentVolume: StorageClass "+*claim.Spec.StorageClassName+" does not exist",
 			"Create the StorageClass, or create the claim again with one that exists: kubectl get storageclass lists them."))
 	case claim.Status.Phase == corev1.ClaimLost && v.pv.missing:
 		return true // volumeStage says that the PersistentVolume is gone
+	case claim.Status.Phase == corev1.ClaimLost:
+		return v.claimStop(found(diagnosis.ClaimNotBound, object, "Lost: the claimRef of "+ref(PersistentVolume, "", v.volumeName)+" names another claim, or this one before it was made again", "Create the claim again, or remove the uid from that claimRef: the claim then gets the volume."))
 	case claim.Status.Phase != corev1.ClaimBound:
-		return v.claimStop(found(diagnosis.ClaimNotBound, object, unboundFact(claim), "Look at the claim's Events, its StorageClass and the driver's provisioner: a volume is attached only after its claim is bound. With WaitForFirstConsumer it is bound when a Pod has a node."))
+		return v.claimStop(found(diagnosis.ClaimNotBound, object, cmp.Or(string(claim.Status.Phase), "new")+", not bound to a PersistentVolume", "Look at the claim's Events, its StorageClass and the driver's provisioner: a volume is attached only after its claim is bound. With WaitForFirstConsumer it is bound when a Pod has a node."))
 	}
 	v.ok("%s is bound to %s", object, ref(PersistentVolume, "", v.volumeName))
 	return true
 }
 
-// claimStop stops at the claim if it led to the volume. Otherwise it keeps the finding in claimFault.
+// claimStop stops at the claim if it led to the volume or may be why nobody asks for it. Else it notes the finding: attachers
+// do not look at claims.
 func (v *volume) claimStop(f diagnosis.Diagnosis) (goOn bool) {
-	if v.askedByClaim() {
+	asked, pv := v.va.value != nil || v.noAttach(), v.pv.value
+	if v.askedByClaim() || !asked && (pv == nil || pv.DeletionTimestamp == nil) {
 		v.stop(f)
 		return false
 	}
-	v.claimFault = &f
-	return true
-}
-
-func unboundFact(claim *corev1.PersistentVolumeClaim) string {
-	fact := fmt.Sprintf("%s, not bound to a PersistentVolume", cmp.Or(string(claim.Status.Phase), "new"))
-	if class := ptr.Deref(claim.Spec.StorageClassName, ""); class != "" {
-		fact += ", StorageClass " + class
+	if v.va.value != nil {
+		v.note(f)
 	}
-	return fact
+	return true
 }
 
 // volumeStage checks that the PersistentVolume exists and is of a CSI driver that attaches.
@@ -195,9 +190,6 @@ func (v *volume) volumeStage() bool {
 		return false
 	}
 	v.ok("%s is a volume of CSI driver %s, handle %s", object, v.driver, cmp.Or(attach.VolumeOf(pv).Handle, "unknown"))
-	if bound := pv.Spec.ClaimRef; v.askedByClaim() && !v.ofThisClaim() {
-		v.stop(found(diagnosis.VolumeOfAnother, object, fmt.Sprintf("bound to another claim: %s/%s, UID %s", bound.Namespace, bound.Name, bound.UID), "Create the claim again, or remove the stale claimRef from the PersistentVolume."))
-	}
 	return true
 }
 
@@ -211,16 +203,12 @@ func (v *volume) volumeRef() string {
 
 // attachmentStage checks that a VolumeAttachment asks for the volume on the node, and that it is attached.
 func (v *volume) attachmentStage() {
-	va := v.va.value
-	if va != nil && v.claimFault != nil {
-		v.note(*v.claimFault)
-	}
-	switch {
+	switch va := v.va.value; {
 	case va == nil:
 		v.notAsked()
 	case va.DeletionTimestamp != nil:
 		v.ok("%s was deleted %s: the volume has to be detached from node %s", v.attachmentRef(), diagnosis.Ago(va.DeletionTimestamp.Time, v.now), va.Spec.NodeName)
-		v.detaching(va)
+		v.working(va)
 	case va.Status.Attached:
 		v.attached(va)
 	case v.noAttach() && !v.needsAttach():
@@ -229,7 +217,7 @@ func (v *volume) attachmentStage() {
 	case v.noAttach(): // needsAttach has stopped
 	default:
 		v.ok("%s asks for the volume on node %s since %s", v.attachmentRef(), va.Spec.NodeName, diagnosis.At(va.CreationTimestamp.Time, v.now))
-		v.attaching(va)
+		v.working(va)
 	}
 }
 
@@ -244,53 +232,22 @@ func (v *volume) attachmentRef() string { return ref(VolumeAttachment, "", v.va.
 // attached notes the risks of an attached volume.
 func (v *volume) attached(va *storagev1.VolumeAttachment) {
 	v.ok("%s says that the volume is attached to node %s", v.attachmentRef(), va.Spec.NodeName)
-	if v.report.Stop == nil {
-		if v.attachedToAnother(va); v.report.Stop != nil {
-			v.report.Result = Attention
-		}
-	}
-	if finalizer := attach.Finalizer(va.Spec.Attacher); va.Annotations[attach.AnnotationNodeID] != "" && !attach.HasFinalizer(va.Finalizers, finalizer) {
-		v.note(found(diagnosis.FinalizerOfAnother, v.attachmentRef(), "finalizer "+finalizer+" was removed: if the object is deleted now, its volume stays attached", "Check that an attacher works for the driver: it adds the finalizer again."))
+	if v.report.Stop == nil && v.stopAtFault() {
+		v.report.Result = Attention
 	}
 	v.driverNotes()
 	v.nodeNotes()
 	v.done()
 }
 
-// attachedToAnother stops if the PersistentVolume is not the one that was attached any more, or the node is not the one that it
-// was attached to: the Pod runs, and cannot be started again.
-func (v *volume) attachedToAnother(va *storagev1.VolumeAttachment) {
-	pv, object, noted, id := v.pv.value, v.volumeRef(), va.Annotations[attach.AnnotationVolumeHandle], va.Annotations[attach.AnnotationNodeID]
-	still := "still attached to node " + va.Spec.NodeName
-	switch {
-	case v.pv.missing:
-		v.stop(found(diagnosis.VolumeMissing, object, fmt.Sprintf("does not exist any more; its volume, handle %s, is %s", cmp.Or(v.handle(), "unknown"), still),
-			"Restore it with the same handle before the Pod restarts: a volume without a PersistentVolume cannot be attached again."))
-	case pv == nil:
-	case noted != "" && noted != attach.VolumeOf(pv).Handle:
-		v.stop(found(diagnosis.VolumeRecreated, object, fmt.Sprintf("was recreated with another handle: it has %s, and %s is %s", attach.VolumeOf(pv).Handle, noted, still),
-			fmt.Sprintf("Restore it with handle %s before the Pod restarts. If %s is right, delete the Pod: its next start attaches that volume.", noted, attach.VolumeOf(pv).Handle)))
-	case pv.DeletionTimestamp != nil:
-		v.stop(diagnosis.New(diagnosis.VolumeBeingDeleted, object, "being deleted", heldBy(pv.Finalizers)+", and "+still,
-			"Set persistentVolumeReclaimPolicy: Retain, so that the volume is kept, and back up its data: a deletion cannot be undone, and a PersistentVolume that is being deleted cannot be attached again.",
-			"When it is gone, create it again with the same handle.").From(pv.DeletionTimestamp.Time))
+// stopAtFault stops if the hub has found that something is wrong with the objects of the VolumeAttachment, and reports whether
+// it did.
+func (v *volume) stopAtFault() bool {
+	if v.seen == nil || v.seen.Fault.Verdict == "" {
+		return false
 	}
-	if now := v.nodeID(); id != "" && now != "" && now != id {
-		v.stop(found(diagnosis.NodeIDChanged, "CSINode "+v.nodeName, fmt.Sprintf("has node ID %s now, and the volume was attached to node ID %s", now, id),
-			fmt.Sprintf("Delete the Pod if the machine of node %s was replaced: the volume is then detached from the old machine, and attached to the new one.", v.nodeName)))
-	}
-}
-
-// nodeID returns the node ID that the driver has registered on the node, "" if it is not known.
-func (v *volume) nodeID() string {
-	if v.csiNode.value != nil {
-		for _, d := range v.csiNode.value.Spec.Drivers {
-			if d.Name == v.driver {
-				return d.NodeID
-			}
-		}
-	}
-	return ""
+	v.stop(v.finding(v.seen.Fault))
+	return true
 }
 
 // nodeNotes notes the problems of the node, unless they are the stop.

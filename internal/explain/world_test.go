@@ -121,7 +121,6 @@ var kinds = map[reflect.Type]struct{ root, resource string }{
 	reflect.TypeFor[*corev1.PersistentVolume]():      {"/api/v1", "persistentvolumes"},
 	reflect.TypeFor[*corev1.Pod]():                   {"/api/v1", "pods"},
 	reflect.TypeFor[*corev1.Node]():                  {"/api/v1", "nodes"},
-	reflect.TypeFor[*corev1.Secret]():                {"/api/v1", "secrets"},
 	reflect.TypeFor[*storagev1.VolumeAttachment]():   {"/apis/storage.k8s.io/v1", "volumeattachments"},
 	reflect.TypeFor[*storagev1.CSINode]():            {"/apis/storage.k8s.io/v1", "csinodes"},
 	reflect.TypeFor[*storagev1.CSIDriver]():          {"/apis/storage.k8s.io/v1", "csidrivers"},
@@ -178,9 +177,8 @@ func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		answer(code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
 			Code: int32(code), Reason: reason, Message: message})
 	}
-	secretAsRow := strings.Contains(r.Header.Get("Accept"), "as=Table") && r.URL.Query().Get("includeObject") == "None"
 	switch {
-	case r.Method != http.MethodGet || resource == "" || resource == "secrets" && !secretAsRow:
+	case r.Method != http.MethodGet || resource == "":
 		refuse(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, r.Method+" "+r.URL.String()+" is not to be asked for")
 	case slices.Contains(w.forbidden, resource) || slices.Contains(w.forbidden, verb+" "+resource):
 		refuse(http.StatusForbidden, metav1.StatusReasonForbidden, resource+" is forbidden: cannot "+verb)
