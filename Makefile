@@ -11,7 +11,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 TOOLS := bin/tools
 # Go modules of this repository besides the root. Tests that need libraries which the product does not
 # are in TESTS, with the versions of the root; the control plane and csi-attacher have versions of their own.
-TESTS := deploy internal/fakecsi/sanity
+TESTS := deploy internal/fakecsi/sanity internal/test/bench
 CONTROLPLANE := internal/controlplane
 CSIATTACHER := internal/csiattacher
 IMAGE := csi-attach-hub
@@ -36,7 +36,7 @@ build: ## build bin/csi-attach-hub, bin/csi-attach-proxy and bin/testbed
 # not see that they depend on files outside their module, so their results must not come from its cache.
 WITHOUT_RACE := TestExplore|TestLargestDrift|TestNextKeepsItsRules
 test: ## run all tests, most with the race detector, and a real control plane (its first build takes minutes)
-	@{ failed=0; go test -vet off -run '$(WITHOUT_RACE)' ./hub/reconcile ./hub/lease ./hub/volume || failed=1; (cd internal/fakecsi/sanity && go test -vet off -race ./...) || failed=1; \
+	@{ failed=0; go test -vet off -run '$(WITHOUT_RACE)' ./hub/reconcile ./hub/lease ./hub/volume || failed=1; for module in internal/fakecsi/sanity internal/test/bench; do (cd $$module && go test -vet off -race ./...) || failed=1; done; \
 	  (cd $(CONTROLPLANE) && go test -vet off ./...) || failed=1; (cd deploy && go test -vet off -count 1 -timeout 30m ./...) || failed=1; exit $$failed; } & modules=$$!; \
 	go test -vet off -race -p 3 -timeout 30m ./...; root=$$?; wait $$modules && exit $$root
 
@@ -138,13 +138,17 @@ graphviz: ## install Debian's graphviz, which draws the diagram of the README (a
 # pictures beside it, with those of cases that were measured before. The report is bench.json in that folder; without MARKDOWN it is bin/bench.json.
 # The report also says how long each case took, which is how bench estimates the time that is left.
 REPORT = $(if $(MARKDOWN),$(dir $(MARKDOWN))pictures,bin)/bench.json
-bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTACHER names one; BENCH=case for one case
-	bin/testbed bench --hub bin/csi-attach-hub $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PROFILES),--profiles $(PROFILES)) \
+bench: build build-bench ## measure the hub next to the floor, and csi-attacher if CSI_ATTACHER names one; BENCH=case for one case
+	bin/bench --hub bin/csi-attach-hub $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PROFILES),--profiles $(PROFILES)) \
 	  --json $(REPORT) $(if $(MARKDOWN),--markdown $(MARKDOWN)) \
 	  --command 'make bench$(if $(CSI_ATTACHER), CSI_ATTACHER=$(if $(filter build,$(CSI_ATTACHER)),build,path))$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))$(if $(PROFILES), PROFILES=$(PROFILES))' $(BENCH)
 
-charts: build ## write the tables and charts of deploy/BENCHMARKS.md again, from deploy/pictures/bench.json
-	bin/testbed bench --redraw --json deploy/pictures/bench.json --markdown deploy/BENCHMARKS.md
+.PHONY: build-bench
+build-bench:
+	cd internal/test/bench && CGO_ENABLED=0 go build -o $(CURDIR)/bin/bench .
+
+charts: build-bench ## write the tables and charts of deploy/BENCHMARKS.md again, from deploy/pictures/bench.json
+	bin/bench --redraw --json deploy/pictures/bench.json --markdown deploy/BENCHMARKS.md
 
 explore: ## enumerate the states of small worlds around the real core for EXPLORE=10m, and check each
 	EXPLORE=$(or $(EXPLORE),10m) go test -count 1 -timeout 0 -v -run TestExplore ./hub/reconcile ./hub/lease

@@ -8,7 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/statistics"
 )
 
 // counters counts the VolumeAttachments of each driver by state, as a watcher sees

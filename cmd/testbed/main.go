@@ -41,6 +41,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newDriverCommand(), newDemoCommand(), newSandboxCommand(), newChaosCommand(), newSoakCommand(), newBenchCommand(), newBenchBaselineCommand())
+	root.AddCommand(newDriverCommand(), newDemoCommand(), newSandboxCommand(), newChaosCommand(), newSoakCommand())
 	return root
 }

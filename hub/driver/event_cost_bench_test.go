@@ -11,7 +11,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/statistics"
 )
 
 // BenchmarkEventInALargeCluster reports percentiles of the time from the arrival of a decoded object at the caches until the

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/statistics"
 )
 
 // Point is a value at a time since the begin of the load.
