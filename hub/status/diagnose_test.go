@@ -94,7 +94,7 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		"backend's words look like the hub's": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = `rpc error: code = PermissionDenied desc = csinode "worker-1" not found`
 		}, summary: "answered PermissionDenied to ControllerPublishVolume", do: "credentials"},
-		"volume gone": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `persistentvolume "pv-1" not found` }, summary: "6 tries in a row have failed", do: "restore PersistentVolume pv-1"},
+		"volume gone": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `persistentvolume "pv-1" not found` }, summary: "6 tries in a row have failed", do: "Restore PersistentVolume pv-1"},
 		"volume recreated": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = `the handle of the attached volume is not known: persistentvolume "pv-1" was recreated with another one, "new", after`
 		}, summary: "6 tries in a row have failed", do: "PersistentVolume pv-1 is not the one"},
