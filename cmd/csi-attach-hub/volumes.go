@@ -25,13 +25,14 @@ type volumesFlags struct {
 
 func newVolumesCommand() *cobra.Command {
 	var flags volumesFlags
-	c := newCommand("volumes", "List the volumes that wait, fail or are stuck, with their Pods and claims, the worst first", func(c *cobra.Command, _ []string) error {
+	c := newCommand("volumes", "List the volumes that wait or are in trouble, with their Pods and claims, the worst first", func(c *cobra.Command, _ []string) error {
 		return withCode(exitNoAnswer, flags.run(c))
 	})
 	c.Long = c.Short + `.
 
 Each line is a VolumeAttachment, as the replica sees it that works for its driver. Those
-that are attached or idle are left out, unless --all, --state or --health selects them.`
+that are attached or idle and not in trouble are left out, unless --all, --state or
+--health selects them.`
 	c.Example = `  csi-attach-hub volumes --state stuck,failing
   csi-attach-hub volumes --driver ebs.csi.aws.com --node node-3 -o wide
   csi-attach-hub volumes --state stuck -o name | xargs -n 1 kubectl describe`
@@ -43,7 +44,7 @@ that are attached or idle are left out, unless --all, --state or --health select
 	c.Flags().StringSliceVar(&flags.health, "health", nil, "`health` to list, with commas between them: "+status.Joined(status.HealthStates, ", "))
 	c.Flags().StringVar(&flags.driver, "driver", "", "`name` of the CSI driver")
 	c.Flags().StringVar(&flags.node, "node", "", "`name` of the node")
-	c.Flags().BoolVar(&flags.all, "all", false, "also list volumes that are attached or idle")
+	c.Flags().BoolVar(&flags.all, "all", false, "also list volumes that are attached or idle and not in trouble")
 	c.MarkFlagsMutuallyExclusive("all", "state")
 	c.MarkFlagsMutuallyExclusive("all", "health")
 	return c
@@ -68,10 +69,6 @@ func (f *volumesFlags) run(c *cobra.Command) error {
 	if err := errors.Join(wrongState, wrongHealth, oneOf("output", f.output, "table", "wide", "json", "name")); err != nil {
 		return err
 	}
-	open := !f.all && len(states)+len(health) == 0 // only those for which an operation is due
-	if open {
-		states = []status.AttachmentState{status.Attaching, status.Detaching, status.Waiting, status.Failing, status.Stuck, status.Unserved}
-	}
 	f.warnIgnored(errOut)
 	hub, view, config, err := f.view(ctx)
 	if err != nil {
@@ -81,14 +78,22 @@ func (f *volumesFlags) run(c *cobra.Command) error {
 	for _, problem := range view.Problems() {
 		fmt.Fprintln(errOut, "Warning: "+terminal.Line(problem))
 	}
-	all := []status.Attachment{}
-	filter := status.AttachmentFilter{Driver: f.driver, Node: f.node, States: states, Health: health}
-	gaps := hub.Volumes(ctx, view, filter, func(a status.Attachment) {
-		idle := a.State == status.Unserved && a.Operation == ""
-		if !(open && idle) && (f.namespace == "" || strings.HasPrefix(a.Claim, f.namespace+"/")) {
-			all = append(all, a)
-		}
-	})
+	all, gaps := []status.Attachment{}, error(nil)
+	open := !f.all && len(states)+len(health) == 0 // only those for which an operation is due, and those in trouble
+	list := []status.AttachmentFilter{{Driver: f.driver, Node: f.node, States: states, Health: health}}
+	if open {
+		list = append(list, list[0])
+		list[0].States = []status.AttachmentState{status.Attaching, status.Detaching, status.Waiting, status.Failing, status.Stuck, status.Unserved}
+		list[1].States, list[1].Health = []status.AttachmentState{status.Attached, status.Idle}, []status.HealthState{status.Broken, status.Attention}
+	}
+	for i := 0; i < len(list) && gaps == nil; i++ {
+		gaps = hub.Volumes(ctx, view, list[i], func(a status.Attachment) {
+			idle := a.State == status.Unserved && a.Operation == "" && !a.Health.Needs()
+			if !(open && idle) && (f.namespace == "" || strings.HasPrefix(a.Claim, f.namespace+"/")) {
+				all = append(all, a)
+			}
+		})
+	}
 	if len(all) == 0 && gaps == nil && f.driver != "" && view.Driver(f.driver) == nil && view.Unserved[f.driver] == 0 {
 		return exitError{exitUsage, fmt.Errorf("--driver %q: the hub serves no such driver: csi-attach-hub status lists those that it serves", f.driver)}
 	}

@@ -27,22 +27,25 @@ func someVolumes() []status.Attachment {
 	stray.Driver, stray.Operation = "stray.example.com", status.Attach
 	other := volume("other-node", status.Failing, status.Attention, "shop/other")
 	other.Node = "node-2"
-	return []status.Attachment{volume("attached", status.Attached, status.Fine, "shop/a"), volume("new", status.Waiting, status.Fine, "bank/new"), other,
+	recreated := volume("recreated", status.Attached, status.Attention, "zoo/r")
+	recreated.Node = "node-3"
+	return []status.Attachment{recreated, volume("attached", status.Attached, status.Fine, "shop/a"), volume("new", status.Waiting, status.Fine, "bank/new"), other,
 		volume("failing", status.Failing, status.Attention, "bank/failing"), volume("stuck", status.Stuck, status.Broken, "shop/stuck"), volume("idle", status.Idle, status.Fine, ""), stray}
 }
 
 func TestVolumesListsWhatItsFlagsSelect(t *testing.T) {
 	server := fakeHub(t, status.Broken, someVolumes()...)
 	for args, want := range map[string]string{
-		"":                                   "stray stuck failing other-node new",
-		"--all":                              "stray stuck failing other-node new attached idle",
+		"":                                   "stray stuck failing other-node recreated new",
+		"--all":                              "stray stuck failing other-node recreated new attached idle",
 		"--state stuck,failing":              "stuck failing other-node",
-		"--state attached":                   "attached",
+		"--state attached":                   "recreated attached",
+		"--driver d.example.com":             "stuck failing other-node recreated new",
 		"--health broken":                    "stray stuck",
 		"--health broken,fine":               "stray stuck new attached idle",
 		"--state waiting --health attention": "",
 		"--driver stray.example.com":         "stray",
-		"--driver d.example.com --all":       "stuck failing other-node new attached idle",
+		"--driver d.example.com --all":       "stuck failing other-node recreated new attached idle",
 		"--node node-2":                      "other-node",
 		"-n bank":                            "failing new",
 		"-n bank --state failing":            "failing",
@@ -70,7 +73,7 @@ func TestVolumesHasSeveralOutputs(t *testing.T) {
 		}
 		return out
 	}
-	if out := ask(); !strings.HasPrefix(out, "POD ") || strings.Contains(out, "VOLUMEATTACHMENT") || strings.Count(out, "\n") != 6 {
+	if out := ask(); !strings.HasPrefix(out, "POD ") || strings.Contains(out, "VOLUMEATTACHMENT") || strings.Count(out, "\n") != 7 {
 		t.Errorf("the table is\n%s", out)
 	}
 	if out := ask("-o", "wide"); !strings.Contains(out, "VOLUMEATTACHMENT") || !strings.Contains(out, "HANDLE") {
@@ -80,7 +83,7 @@ func TestVolumesHasSeveralOutputs(t *testing.T) {
 		AsOf    time.Time
 		Volumes []status.Attachment
 	}
-	if err := json.Unmarshal([]byte(ask("-o", "json")), &list); err != nil || len(list.Volumes) != 5 || list.Volumes[1].Name != "stuck" || list.Volumes[1].LastError != "\x1b[31mno" || list.AsOf.IsZero() {
+	if err := json.Unmarshal([]byte(ask("-o", "json")), &list); err != nil || len(list.Volumes) != 6 || list.Volumes[1].Name != "stuck" || list.Volumes[1].LastError != "\x1b[31mno" || list.AsOf.IsZero() {
 		t.Errorf("%v: the JSON is %+v", err, list)
 	}
 	if err := json.Unmarshal([]byte(ask("-o", "json", "--node", "no-such")), &list); err != nil || list.Volumes == nil || len(list.Volumes) != 0 {

@@ -101,8 +101,7 @@ func (h *Health) addCalls(d Driver, now time.Time) {
 		h.add(Broken, d.says(diagnosis.DriverUnresponsive, "answers no call", cmp.Or(d.neededBy(), d.inFlight()),
 			strings.TrimSuffix(lookAtDriver, ".")+": the driver takes calls and does not answer them.",
 			"Restart the driver's controller if its log shows nothing.").From(since))
-	}
-	if c := d.Work().OldestCall; passed(c.Since, now) >= d.Settings.slow() {
+	} else if c := d.Work().OldestCall; passed(c.Since, now) >= d.Settings.slow() {
 		h.add(Attention, d.says(diagnosis.CallUnanswered, c.Method+" unanswered", d.inFlight(),
 			lookAtDriver+d.Settings.cancels()).From(c.Since))
 	}

@@ -8,7 +8,7 @@ import (
 
 // Headline returns the first line of the page and of the subcommand status, what matters most first: "drivers.yaml
 // rejected (1 mistake); 3 volumes stuck; all drivers answer". trouble has the VolumeAttachments whose health is broken or
-// attention. The state is the worst of all; a rejected configuration is never fine.
+// attention. The state is the worst of all. It is never fine without a driver, or with a rejected configuration.
 func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthState, text string) {
 	state = Fine
 	worst := func(s HealthState) { state = either(s.Compare(state) < 0, s, state) }
@@ -36,7 +36,7 @@ func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthSta
 	for _, a := range trouble {
 		worst(a.Health.State)
 		switch {
-		case a.State == Stuck || a.State == Attached:
+		case a.State == Stuck || a.State == Attached || a.State == Unserved:
 		case a.LastError != "":
 			a.State = Failing
 		default:
@@ -47,10 +47,12 @@ func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthSta
 	add(health[Broken], "driver broken", "drivers broken")
 	add(volumes[Stuck], "volume stuck", "volumes stuck")
 	add(volumes[Failing], "volume failing", "volumes failing")
+	add(volumes[Unserved], "volume unserved", "volumes unserved")
 	add(volumes[Waiting], "volume waiting", "volumes waiting")
 	add(volumes[Attached], "attached volume needs attention", "attached volumes need attention")
 	switch {
 	case len(drivers) == 0:
+		worst(Standby)
 		parts = append(parts, "no driver is served")
 	case silent || health[Attention] > 0 && len(trouble) == 0:
 		add(health[Attention], "driver needs attention", "drivers need attention")

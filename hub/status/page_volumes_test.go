@@ -70,7 +70,7 @@ func TestWhatIsBrokenSinceWhenAndWhoWaitsIsOnTheFirstPage(t *testing.T) {
 	last := 0
 	for _, want := range []string{
 		troubled.lost + " broken Lost cannot be called at tcp://vsphere-csi.storage.svc:9443 for 16m: dial tcp 10.96.41.7:9443: connect: connection refused 9 volumes wait, the oldest for 15m: needed by claim payments-production/data-postgres-primary-0,", "4 volumes stuck, the oldest for 15m",
-		troubled.hanging + " broken answers no call for 8m12s: needed by claim payments-production/data-postgres-primary-0,", "ControllerPublishVolume unanswered for 8m12s: 10 of 20 calls in flight", "10 in flight",
+		troubled.hanging + " broken answers no call for 8m12s: needed by claim payments-production/data-postgres-primary-0,", "10 in flight",
 		troubled.observed + " attention only observed (mode: observe in drivers.yaml) for 11h: its lease has no holder", "1 volume waits for 4m", "and more",
 		troubled.left + " attention 2 volumes dangling, the oldest for 60m",
 		troubled.full + " attention 11 volumes failing, the oldest for 5m: ResourceExhausted: attachment limit",

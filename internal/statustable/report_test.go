@@ -90,7 +90,7 @@ func TestSummaryCountsWhatIsInTrouble(t *testing.T) {
 		want     string
 		worst    status.HealthState
 	}{
-		{nil, nil, nil, nil, "no driver is served", status.Fine},
+		{nil, nil, nil, nil, "no driver is served", status.Standby},
 		{[]hubclient.Driver{fine}, nil, nil, nil, "all drivers answer", status.Fine},
 		{[]hubclient.Driver{fine, standby}, nil, nil, nil, "all drivers answer", status.Standby},
 		{[]hubclient.Driver{fine, attention}, nil, nil, nil, "1 driver needs attention", status.Attention},
