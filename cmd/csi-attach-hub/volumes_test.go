@@ -29,8 +29,8 @@ func someVolumes() []status.Attachment {
 	other.Node = "node-2"
 	recreated := volume("recreated", status.Attached, status.Attention, "zoo/r")
 	recreated.Node = "node-3"
-	return []status.Attachment{recreated, volume("attached", status.Attached, status.Fine, "shop/a"), volume("new", status.Waiting, status.Fine, "bank/new"), other,
-		volume("failing", status.Failing, status.Attention, "bank/failing"), volume("stuck", status.Stuck, status.Broken, "shop/stuck"), volume("idle", status.Idle, status.Fine, ""), stray}
+	return []status.Attachment{volume("attached", status.Attached, status.Fine, "shop/a"), volume("new", status.Waiting, status.Fine, "bank/new"), other,
+		volume("failing", status.Failing, status.Attention, "bank/failing"), volume("stuck", status.Stuck, status.Broken, "shop/stuck"), volume("idle", status.Idle, status.Fine, ""), stray, recreated}
 }
 
 func TestVolumesListsWhatItsFlagsSelect(t *testing.T) {

@@ -18,7 +18,7 @@ func TestVolumesThatWereLeftAttachedAreOnThePagesInTheAPIAndCounted(t *testing.T
 	u := startServer(t, h)
 	for path, words := range map[string][]string{
 		"/":                      {"1,200 volumes dangling"},
-		"/drivers/a.example.com": {"1,200 volumes are or may be", "vol-7", "i-7", "worker-7", "pv-7", "array &lt;busy&gt;", "detaches it"},
+		"/drivers/a.example.com": {"1,200 volumes, the oldest first", "vol-7", "i-7", "worker-7", "pv-7", "array &lt;busy&gt;", "detaches it"},
 		"/metrics":               {`attach_hub_dangling_publications{driver="a.example.com"} 1200`},
 	} {
 		_, _, body := get(t, u+path)

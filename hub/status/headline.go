@@ -35,12 +35,8 @@ func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthSta
 	}
 	for _, a := range trouble {
 		worst(a.Health.State)
-		switch {
-		case a.State == Stuck || a.State == Attached || a.State == Unserved:
-		case a.LastError != "":
-			a.State = Failing
-		default:
-			a.State = Waiting
+		if a.Tries > 0 && (a.State == Attaching || a.State == Detaching) {
+			a.State = Failing // and the next try runs
 		}
 		volumes[a.State]++
 	}
@@ -48,8 +44,9 @@ func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthSta
 	add(volumes[Stuck], "volume stuck", "volumes stuck")
 	add(volumes[Failing], "volume failing", "volumes failing")
 	add(volumes[Unserved], "volume unserved", "volumes unserved")
+	add(volumes[Attaching]+volumes[Detaching], "volume slow", "volumes slow")
 	add(volumes[Waiting], "volume waiting", "volumes waiting")
-	add(volumes[Attached], "attached volume needs attention", "attached volumes need attention")
+	add(volumes[Attached]+volumes[Idle], "volume needs attention", "volumes need attention")
 	switch {
 	case len(drivers) == 0:
 		worst(Standby)

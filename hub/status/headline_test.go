@@ -8,7 +8,7 @@ func TestHeadlineSaysWhatMattersMostFirst(t *testing.T) {
 		return Attachment{State: state, Health: Health{State: s}}
 	}
 	connecting, failed := driver(Attention), volume(Attaching, Attention)
-	connecting.Up, failed.LastError = false, "busy"
+	connecting.Up, failed.Tries = false, 1
 	stuck, waiting, attached := volume(Stuck, Broken), volume(Waiting, Attention), volume(Attached, Attention)
 	unserved := volume(Unserved, Attention)
 	rejected := Config{Files: []ConfigFile{{Path: "/etc/hub/drivers.yaml", Rejected: "/etc/hub/drivers.yaml was rejected"}, {Path: "/etc/hub/fine.yaml"}}, Errors: []string{"drivers.yaml:3: no"}}
@@ -26,7 +26,7 @@ func TestHeadlineSaysWhatMattersMostFirst(t *testing.T) {
 		"rejected, and all else fine":  {rejected, []Driver{driver(Fine)}, nil, Attention, "drivers.yaml rejected (1 mistake); all drivers answer"},
 		"rejected, and nothing served": {Config{Errors: []string{"a", "b"}}, nil, nil, Attention, "configuration rejected (2 mistakes); no driver is served"},
 		"rejected and stuck":           {rejected, []Driver{driver(Attention)}, []Attachment{stuck, stuck, stuck}, Broken, "drivers.yaml rejected (1 mistake); 3 volumes stuck; all drivers answer"},
-		"broken":                       {Config{}, []Driver{driver(Broken), driver(Fine), driver(Attention)}, []Attachment{stuck, failed, waiting, waiting, unserved, attached}, Broken, "1 driver broken; 1 volume stuck; 1 volume failing; 1 volume unserved; 2 volumes waiting; 1 attached volume needs attention"},
+		"broken":                       {Config{}, []Driver{driver(Broken), driver(Fine), driver(Attention)}, []Attachment{stuck, failed, volume(Detaching, Attention), waiting, waiting, unserved, attached, volume(Idle, Attention)}, Broken, "1 driver broken; 1 volume stuck; 1 volume failing; 1 volume unserved; 1 volume slow; 2 volumes waiting; 2 volumes need attention"},
 		"attention without a volume":   {Config{}, []Driver{driver(Attention), driver(Fine)}, nil, Attention, "1 driver needs attention"},
 		"not connected yet":            {Config{}, []Driver{connecting}, []Attachment{waiting}, Attention, "1 volume waiting; 1 driver needs attention"},
 	} {

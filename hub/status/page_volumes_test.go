@@ -55,11 +55,15 @@ func TestEqualFailuresAreOneRow(t *testing.T) {
 	if want := "va-1×3+2 va-3×1+0 va-4×1+0 va-5×1+0"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
-	_, _, body := get(t, startServer(t, newTroubledHub(now))+"/drivers/"+troubled.full)
+	h := newTroubledHub(now)
+	h.setDriver(troubled.full, func(d *Driver) {
+		d.Failures = append(d.Failures, Failure{VolumeAttachment: "gone", Text: "array busy"})
+	})
+	_, _, body := get(t, startServer(t, h)+"/drivers/"+troubled.full)
 	if text := pageText(t, body, "open"); !strings.Contains(text, "data-postgres-primary-0 ×10") || strings.Count(text, "attachment limit") != 1 {
 		t.Errorf("the volumes are %s", text)
 	}
-	if text := pageText(t, body, "failures"); strings.Count(text, "attachment limit") != 10 {
+	if text := pageText(t, body, "failures"); strings.Contains(text, "attachment limit") || !strings.Contains(text, "array busy") {
 		t.Errorf("the failures are %s", text)
 	}
 }

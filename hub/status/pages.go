@@ -81,6 +81,9 @@ func (s *site) driverPage(v view, r *http.Request) (any, *failure) {
 	all := v.attachments(AttachmentFilter{Driver: r.PathValue("name")})
 	due := slices.DeleteFunc(all, func(a Attachment) bool { return !open(a) })
 	p := driverPage{found.(Driver), len(due), len(all), worstGroups(due, mostOpen)}
+	p.Failures = slices.DeleteFunc(slices.Clone(p.Failures), func(f Failure) bool { // beside those of the volumes on the page
+		return slices.ContainsFunc(due, func(a Attachment) bool { return a.Name == f.VolumeAttachment && a.LastError == f.Text })
+	})
 	for _, group := range p.Groups {
 		for i, r := range group[0].Health.Reasons {
 			if slices.ContainsFunc(p.Health.Reasons, func(of Reason) bool { return of.Fact == r.Fact }) {
