@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 const mistakes = `apiVersion: attach-hub/v1
@@ -110,6 +112,23 @@ func TestExitCodesAreOneTable(t *testing.T) {
 	}
 }
 
+func TestHelpShowsTheCommandsFirstAndThenEachFlagInItsGroup(t *testing.T) {
+	out, _, _ := runHere("--help")
+	rest := out
+	for _, want := range []string{"Commands:\n  status ", "  completion ", exitHelp, "Flags for drivers:\n      --config", "Flags for the Kubernetes API:\n      --kubeconfig",
+		"Flags for leases:\n      --leader-election ", "Flags for HTTP:\n", "--profiling ", "Flags for logging:\n", "-v, --v ", "Flags of csi-attacher; ", "--timeout "} {
+		var found bool
+		if _, rest, found = strings.Cut(rest, want); !found {
+			t.Errorf("%q is not there, or too early, in:\n%s", want, out)
+		}
+	}
+	newHubCommand().Flags().VisitAll(func(f *pflag.Flag) {
+		if !strings.Contains(out, " --"+f.Name+" ") && f.Name != "version" && !strings.HasPrefix(f.Usage, "[Alpha]") {
+			t.Errorf("--%s is missing", f.Name)
+		}
+	})
+}
+
 func TestMistypedWordsNeverStartTheHub(t *testing.T) {
 	for args, want := range map[string]string{
 		"statsu":                        `unknown command "statsu"`,
@@ -133,7 +152,7 @@ func TestKubectlPluginNeverStartsTheHub(t *testing.T) {
 	os.Args[0] = "/usr/local/bin/kubectl-attach_hub"
 	for _, args := range []string{"", "--config drivers.yaml"} {
 		var stdout, stderr bytes.Buffer
-		if code := run(strings.Fields(args), &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "Available Commands") {
+		if code := run(strings.Fields(args), &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "Commands:\n  status ") || strings.Contains(stdout.String(), "--shutdown-grace") {
 			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, code, stdout.String(), stderr.String())
 		}
 	}

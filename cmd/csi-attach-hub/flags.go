@@ -36,22 +36,30 @@ type hubFlags struct {
 	endpoint    string // of --http-endpoint or one of its other names
 	healthAddr  string
 	leaseLabels string
-	set         *pflag.FlagSet // knows which flags were given
+	set         *pflag.FlagSet        // knows which flags were given
+	groups      cliflag.NamedFlagSets // the flags as --help shows them
 }
 
 // newHubFlags adds the flags to a set.
 func newHubFlags(set *pflag.FlagSet) *hubFlags {
 	f := &hubFlags{set: set}
+	drivers := f.groups.FlagSet("Flags for drivers")
+	drivers.StringVar(&f.config, "config", defaultConfig, "`folder` of files with the drivers to serve, or one such file")
+	drivers.DurationVar(&f.shutdownGrace, "shutdown-grace", 30*time.Second, "time limit for calls in flight to end after SIGTERM")
+	drivers.StringVar(&f.socket, "csi-address", "", "`socket` of the one driver to serve, in place of its csi-attacher and without --config")
+	f.groups.FlagSet("Flags for the Kubernetes API").StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` for the Kubernetes API; without it, the service account of the Pod")
+	f.addLeases(f.groups.FlagSet("Flags for leases"))
+	f.addHTTP(f.groups.FlagSet("Flags for HTTP"))
 	f.logging = logsapi.NewLoggingConfiguration()
-	set.StringVar(&f.config, "config", defaultConfig, "`folder` of files with the drivers to serve, or one such file")
-	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` for the Kubernetes API; without it, the service account of the Pod")
-	set.DurationVar(&f.shutdownGrace, "shutdown-grace", 30*time.Second, "time limit for calls in flight to end after SIGTERM")
-	set.StringVar(&f.socket, "csi-address", "", "`socket` of the one driver to serve, in place of its csi-attacher and without --config")
-	addDriverFlags(set, &f.driver)
-	f.addLeases()
-	f.addHTTP()
-	addIgnored(set)
-	logsapi.AddFlags(f.logging, set)
+	logging := f.groups.FlagSet("Flags for logging")
+	logsapi.AddFlags(f.logging, logging)
+	logging.VisitAll(func(flag *pflag.Flag) { flag.Hidden = strings.HasPrefix(flag.Usage, "[Alpha]") })
+	sidecar := f.groups.FlagSet("Flags of csi-attacher; drivers.yaml takes precedence")
+	addDriverFlags(sidecar, &f.driver)
+	addIgnored(sidecar)
+	for _, name := range f.groups.Order {
+		set.AddFlagSet(f.groups.FlagSets[name])
+	}
 	return f
 }
 

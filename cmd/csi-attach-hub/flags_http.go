@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
@@ -21,8 +23,7 @@ type httpSettings struct {
 	status.Options
 }
 
-func (f *hubFlags) addHTTP() {
-	set := f.set
+func (f *hubFlags) addHTTP(set *pflag.FlagSet) {
 	set.StringVar(&f.endpoint, endpointFlags[0], ":8080",
 		"`address` for metrics and probes, and on loopback connections API and status page, \"\" for none; with --csi-address none by default, as csi-attacher")
 	for _, name := range endpointFlags[1:] {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
@@ -23,8 +24,7 @@ type leaseSettings struct {
 	lease.Options      // Namespace is also that of leases for which drivers.yaml names none; never ""
 }
 
-func (f *hubFlags) addLeases() {
-	set := f.set
+func (f *hubFlags) addLeases(set *pflag.FlagSet) {
 	set.BoolVar(&f.leases.Enabled, "leader-election", true,
 		"serve a driver only while this process holds the driver's lease, the one that csi-attacher takes; with --csi-address off by default, as csi-attacher")
 	set.StringVar(&f.leases.Namespace, "leader-election-namespace", "", "`namespace` of the leases; without it $POD_NAMESPACE, then the namespace of the Pod, then \"default\"")

@@ -38,6 +38,14 @@ func newHubCommand() *cobra.Command {
 	c.SetVersionTemplate(versionLine())
 	flags := newHubFlags(c.Flags())
 	c.InitDefaultVersionFlag()
+	ofCommand := c.HelpFunc()
+	c.SetHelpFunc(func(asked *cobra.Command, args []string) {
+		if asked == c {
+			printHelp(c, flags.groups)
+		} else {
+			ofCommand(asked, args)
+		}
+	})
 	c.RunE = coded(func(c *cobra.Command, _ []string) error {
 		s, err := flags.settings()
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/grpclog"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -32,6 +33,7 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	cobra.EnableCommandSorting = false
 	root := newHubCommand()
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") {
 		root.RunE = nil // a hub with a user's kubeconfig would take the leases
@@ -39,7 +41,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") { // no subcommand: csi-attacher has none
 		args = withTwoDashes(args, root.Flags())
 	}
-	root.Long = root.Short + "." + exitHelp
 	root.AddCommand(subcommands()...)
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -59,9 +60,31 @@ func run(args []string, stdout, stderr io.Writer) int {
 func subcommands() []*cobra.Command {
 	return []*cobra.Command{
 		newStatusCommand(), newVolumesCommand(), newExplainCommand(),
-		newAdoptCommand(), newValidateCommand(), newSchemaCommand(),
+		newValidateCommand(), newAdoptCommand(), newSchemaCommand(),
 		newVersionCommand(),
 	}
+}
+
+// printHelp prints the help of the program: its commands, then the flags of the hub by group.
+func printHelp(root *cobra.Command, groups cliflag.NamedFlagSets) {
+	out := newScreen(root.OutOrStdout())
+	text := root.Short + ".\n\nUsage:\n  csi-attach-hub COMMAND [flags]\n"
+	if root.Runnable() {
+		text += "  csi-attach-hub [flags]          run the hub\n"
+	}
+	text += "\nCommands:\n"
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() || c.Name() == "help" {
+			text += fmt.Sprintf("  %-11s %s\n", c.Name(), c.Short)
+		}
+	}
+	text += "\nRun \"csi-attach-hub COMMAND --help\" for the flags of a command." + exitHelp + "\n"
+	for _, name := range groups.Order {
+		if width, _ := out.size(); root.Runnable() {
+			text += "\n" + name + ":\n" + groups.FlagSets[name].FlagUsagesWrapped(width)
+		}
+	}
+	_, _ = io.WriteString(out.out, text) // nobody reads it
 }
 
 // newCommand returns a command that prints no errors: run prints them.
