@@ -130,7 +130,7 @@ func readInput(stdin io.Reader, input string) ([]adopt.Object, error) {
 	}
 	file, err := os.Open(input)
 	if err != nil {
-		return nil, err
+		return nil, ofFile(input, err)
 	}
 	defer file.Close()
 	return adopt.Read(input, file)

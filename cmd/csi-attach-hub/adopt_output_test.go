@@ -107,7 +107,7 @@ func TestAdoptEndsWithOneIfACsiAttacherCannotBeAdopted(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]int{"adopt": exitUsage, "adopt - -o kustomize": exitUsage, "adopt - -o kustomize=": exitUsage, "adopt - -o json": exitUsage, "adopt - --unknown": exitUsage,
-		"adopt - --mode=sidecar-hub": exitUsage, "adopt absent.yaml": exitTrouble} {
+		"adopt - --mode=sidecar-hub": exitUsage, "adopt absent.yaml": exitUsage} {
 		if code, stdout, stderr := runWith(t, adoptable, strings.Fields(args)...); code != want || stdout != "" || stderr == "" {
 			t.Errorf("%q: exit code %d, %s%s", args, code, stdout, stderr)
 		}

@@ -83,7 +83,7 @@ func TestVersionNamesTheProgram(t *testing.T) {
 
 func TestHubWithoutAFileSaysWhatToGive(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := run(nil, &stdout, &stderr); code != exitTrouble || !strings.Contains(stderr.String(), "--csi-address") {
+	if code := run(nil, &stdout, &stderr); code != exitUsage || !strings.Contains(stderr.String(), "--csi-address") {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
 }
@@ -127,6 +127,22 @@ func TestHelpShowsTheCommandsFirstAndThenEachFlagInItsGroup(t *testing.T) {
 			t.Errorf("--%s is missing", f.Name)
 		}
 	})
+}
+
+func TestEachCommandKeepsTheTableOfExitCodes(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/absent")
+	const drivers = "../../drivers.yaml"
+	for args, want := range map[string]int{
+		"status": exitNoAnswer, "volumes": exitNoAnswer, "explain pod x": exitNoAnswer, "status --server http://127.0.0.1:1": exitNoAnswer,
+		"status --server x": exitUsage, "volumes --server ftp://x": exitUsage, "explain pod/x/y/z": exitUsage, "explain": exitUsage,
+		"validate": exitUsage, "validate /absent": exitUsage, "validate -o json /absent": exitUsage, "validate " + drivers: 0, "validate command_test.go": exitTrouble,
+		"adopt /absent": exitUsage, "adopt " + drivers: exitTrouble, "schema": 0, "schema x": exitUsage, "version": 0, "version x": exitUsage,
+		"--config /absent": exitUsage, "--config " + drivers + " --logging-format=xml": exitUsage, "--timeout=-1s": exitUsage,
+	} {
+		if out, problems, code := runHere(strings.Fields(args)...); code != want {
+			t.Errorf("%s: exit code %d, want %d: %s%s", args, code, want, out, problems)
+		}
+	}
 }
 
 func TestMistypedWordsNeverStartTheHub(t *testing.T) {

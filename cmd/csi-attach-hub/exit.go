@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 )
@@ -43,6 +45,14 @@ func withCode(code int, err error) error {
 		return err
 	}
 	return exitError{code, err}
+}
+
+// ofFile is an error about a file or folder. If there is none, the command line is wrong.
+func ofFile(path string, err error) error {
+	if _, missing := os.Stat(path); errors.Is(missing, fs.ErrNotExist) {
+		return withCode(exitUsage, err)
+	}
+	return err
 }
 
 // coded returns a function for RunE whose errors have an exit code.

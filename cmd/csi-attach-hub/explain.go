@@ -51,7 +51,9 @@ func (f *clientFlags) explain(c *cobra.Command, asked string, verbose bool) erro
 	}
 	hub, err := f.hub(ctx, config)
 	sources := explain.Sources{Kube: kube, Namespace: f.hubNamespaceOrDefault(), Access: f.accessGiven()}
-	if err != nil {
+	if err != nil && f.server != "" {
+		return err
+	} else if err != nil {
 		sources.HubErr = err
 	} else {
 		defer hub.Close()

@@ -105,7 +105,11 @@ func (f *clientFlags) hubNamespaceOrDefault() string {
 
 // hub finds the replicas. config may be nil if --server was given.
 func (f *clientFlags) hub(ctx context.Context, config *rest.Config) (*hubclient.Hub, error) {
-	return hubclient.Find(ctx, hubclient.Options{Server: f.server, Config: config, Namespace: f.hubNamespaceOrDefault()})
+	hub, err := hubclient.Find(ctx, hubclient.Options{Server: f.server, Config: config, Namespace: f.hubNamespaceOrDefault()})
+	if f.server != "" {
+		err = withCode(exitUsage, err)
+	}
+	return hub, err
 }
 
 // printJSON writes a value as JSON. It escapes control characters that would change the terminal.

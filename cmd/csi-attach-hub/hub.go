@@ -67,12 +67,12 @@ func runHub(ctx context.Context, s hubSettings) error {
 		return err
 	}
 	if err := logsapi.ValidateAndApply(s.logging, nil); err != nil {
-		return fmt.Errorf("set up logging: %w", err)
+		return exitError{exitUsage, fmt.Errorf("set up logging: %w", err)}
 	}
 	defer logs.FlushLogs()
 	config, err := kubeConfig(s.kubeconfig)
 	if err != nil {
-		return err
+		return exitError{exitNoAnswer, err}
 	}
 	kube, err := newKubeClient(config)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s hubSettings) source() (source registry.ConfigSource, reload func(), err 
 	if _, missing := os.Stat(s.config); errors.Is(missing, fs.ErrNotExist) && s.config == defaultConfig {
 		err = fmt.Errorf("%w, name another folder or file with --config, or set --csi-address to replace the csi-attacher of one driver", err)
 	}
-	return nil, nil, err
+	return nil, nil, ofFile(s.config, err)
 }
 
 // logStart logs the start of the hub, and the warnings of flags and configuration.

@@ -80,7 +80,9 @@ func validate(c *cobra.Command, files []string, asJSON bool) error {
 	if failed := printJSON(c.OutOrStdout(), results); failed != nil || err == nil {
 		return failed
 	}
-	return exitError{code: exitTrouble}
+	exit := exitError{code: exitTrouble}
+	errors.As(err, &exit)
+	return exitError{code: exit.code}
 }
 
 // validateFile checks a file. It prints the result, except the error, unless it is printed as JSON.
@@ -95,6 +97,7 @@ func validateFile(c *cobra.Command, file string, asJSON bool) (validated, error)
 		}
 	} else {
 		configs, err = registry.ParseManifestFile(file)
+		err = ofFile(file, err)
 	}
 	v := validated{File: file, Valid: err == nil, Errors: []mistake{}, Warnings: []mistake{}, Drivers: []string{}}
 	all, _ := errors.AsType[registry.Errors](err)

@@ -80,7 +80,7 @@ func TestValidateInJSONHasEveryFileWithItsMistakes(t *testing.T) {
 		{"valid", []string{"validate", "-o", "json", good}, 0, []validated{
 			{File: good, Valid: true, Errors: []mistake{}, Drivers: []string{"a"},
 				Warnings: []mistake{{File: good, Line: 8, Path: "drivers[0].timeout"}}}}},
-		{"one of two, and one that does not exist", []string{"validate", bad, good, dir + "/none", "--output=json"}, 1, []validated{
+		{"one of two, and one that does not exist", []string{"validate", bad, good, dir + "/none", "--output=json"}, exitUsage, []validated{
 			{File: bad, Errors: []mistake{{File: bad, Line: 4, Path: "drivers[0].timeout"}}, Warnings: []mistake{}, Drivers: []string{}},
 			{File: good, Valid: true, Errors: []mistake{}, Drivers: []string{"a"},
 				Warnings: []mistake{{File: good, Line: 8, Path: "drivers[0].timeout"}}},
