@@ -168,7 +168,7 @@ type Lease struct {
 	Renewed    time.Time `json:"renewed,omitzero"`
 	Renews     bool      `json:"renews,omitempty"` // this process sees the holder renew the lease
 	// Duration is for how long it is held after it was renewed, for whoever has read its object; else 0.
-	Duration time.Duration `json:"duration,omitempty"`
+	Duration time.Duration `json:"-"`
 }
 
 // Failure is an error with its time. The text may be a driver's own: hostile.
@@ -253,8 +253,8 @@ type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
 	Text string `json:"text,omitempty"` // what was found; may have a driver's own text: hostile
-	// Action says what to do, as sentences; empty if OK.
-	Action string `json:"action,omitempty"`
+	// Actions say what to do, as those of a diagnosis; empty if OK, or if there is nothing to do.
+	Actions []string `json:"actions,omitempty"`
 }
 
 // ForeignWriter is another attacher that wrote a VolumeAttachment of a driver that is active here.

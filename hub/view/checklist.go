@@ -88,13 +88,20 @@ func passed(format string, args ...any) status.Check {
 	return status.Check{OK: true, Text: fmt.Sprintf(format, args...)}
 }
 
+// open returns a check that is not passed. action may be empty.
 func open(action, format string, args ...any) status.Check {
-	return status.Check{Text: fmt.Sprintf(format, args...), Action: action}
+	c := status.Check{Text: fmt.Sprintf(format, args...), Actions: []string{action}}
+	if action == "" {
+		c.Actions = nil
+	}
+	return c
 }
 
 // checkEndpoint checks that the driver answers. address is the result of checkAddress.
 func checkEndpoint(d status.Driver, address status.Check) status.Check {
 	switch {
+	case d.Fault.Verdict != "":
+		return status.Check{Text: d.Endpoint + " answers, and " + d.Fault.Fact, Actions: d.Fault.Actions}
 	case d.Up && address.Text != "":
 		address.Text = d.Endpoint + " answers; " + address.Text
 		return address
@@ -268,7 +275,7 @@ func checkLease(d Driver, now time.Time) status.Check {
 		return open("Make the driver reachable: the first replica that can call it takes the lease.", "nobody holds %s", lease)
 	case active:
 		found := status.DiagnoseLease(l, d.Reason, nil, now)
-		return open(strings.Join(found.Actions, " "), "%s: %s", lease, diagnosis.Because(found.Fact, found.Detail))
+		return status.Check{Text: lease + ": " + diagnosis.Because(found.Fact, found.Detail), Actions: found.Actions}
 	case d.Mode == string(registry.ModePaused) && l.Holder == "": // on purpose: it is often the step before a csi-attacher starts
 		return passed("nobody holds %s: the driver is paused", lease)
 	case l.LastHolder != "":

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
@@ -38,7 +39,7 @@ func TestCheckOfTheLeaseIsPassedOnlyWhereTheRightHolderRenewsIt(t *testing.T) {
 		"this hub runs without leader election: no other attacher may": {"active", status.Lease{Mine: true}, true},
 	} {
 		got := checkLease(Driver{Driver: status.Driver{Up: true, Mode: c.mode, Lease: c.lease, Reason: "not tried yet"}, isServedElsewhere: c.lease.Holder == "hub-1"}, now)
-		if !strings.HasPrefix(got.Text, text) || got.OK != c.ok || got.OK != (got.Action == "") && !strings.HasPrefix(text, "not known") {
+		if !strings.HasPrefix(got.Text, text) || got.OK != c.ok || got.OK != (len(got.Actions) == 0) && !strings.HasPrefix(text, "not known") {
 			t.Errorf("%+v, want %q", got, text)
 		}
 	}
@@ -53,11 +54,13 @@ func TestEndpointAndNameAreCheckedApart(t *testing.T) {
 		"answers":         {status.Driver{Up: true, State: "Ready", Version: "1.2"}, true, true, "version 1.2"},
 		"another answers": {status.Driver{State: "NameMismatch", Source: "drivers.yaml:3", Reason: "reports the name b"}, true, false, "drivers.yaml:3"},
 		"never answered":  {status.Driver{State: "Connecting", Reason: "no such file or directory"}, false, false, "not answered yet"},
-		"lost":            {status.Driver{State: "Lost", Reason: "connection refused", Version: "1.2"}, false, true, "Check that"},
+		"its socket is gone": {status.Driver{Up: true, State: "Ready", Version: "1.2", Fault: diagnosis.New(diagnosis.SocketMissing, "driver a", "its socket is gone", "", "Restart it.")},
+			false, true, "its socket is goneRestart it."},
+		"lost": {status.Driver{State: "Lost", Reason: "connection refused", Version: "1.2"}, false, true, "Check that"},
 	} {
 		c.driver.Name, c.driver.Endpoint = "a", "unix:///a"
 		endpoint, named := checkEndpoint(c.driver, status.Check{}), checkName(Driver{Driver: c.driver, Known: c.driver.Version != ""})
-		all := endpoint.Text + endpoint.Action + named.Text + named.Action
+		all := endpoint.Text + strings.Join(endpoint.Actions, " ") + named.Text + strings.Join(named.Actions, " ")
 		if endpoint.OK != c.endpoint || named.OK != c.name || !strings.Contains(all, c.words) {
 			t.Errorf("%s: %+v, %+v", name, endpoint, named)
 		}

@@ -21,7 +21,7 @@ func (a attachment) kept(s status.Attachment) status.Attachment {
 		return s
 	}
 	s.State, s.Operation, s.Since = status.Waiting, status.Detach, a.DeletionTimestamp.Time
-	s.Fault = diagnosis.New(diagnosis.FinalizerOfAnother, "VolumeAttachment "+s.Name, "held by finalizer "+strings.Join(a.Finalizers, ", ")+", which no attacher sets", "",
+	s.Fault = diagnosis.New(diagnosis.FinalizerOfAnother, "VolumeAttachment "+s.Name, "deleted, and kept by a finalizer of others ("+strings.Join(a.Finalizers, ", ")+")", "",
 		"Ask the owner of that finalizer to remove it: the object stays until then.").From(s.Since)
 	return s
 }

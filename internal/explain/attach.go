@@ -77,7 +77,9 @@ func (v *volume) tries() {
 				v.stop(f)
 			}
 		case diagnosis.Queued:
-			v.later(f)
+			if v.report.Stop == nil && v.lastResorts == nil { // else it waits for the end of that
+				v.later(f)
+			}
 		case diagnosis.Retrying:
 			f.Actions = nil
 			v.note(f)

@@ -70,7 +70,7 @@ func Explain(ctx context.Context, q Question, s Sources) (Report, error) {
 	several := e.resolve(ctx)
 	if r.Question = e.question; len(several) > 0 {
 		shown := strings.Join(several[:min(mostNames, len(several))], ", ")
-		r.Result, r.Stop = NotFound, new(found(diagnosis.ObjectNotFound, e.question.String(), fmt.Sprintf("could be %d objects: %s", len(several), shown), "Give the kind before the name, and the whole name."))
+		r.Result, r.Stop = NotUnique, new(found(diagnosis.ObjectNotFound, e.question.String(), fmt.Sprintf("could be %d objects: %s", len(several), shown), "Give the kind before the name, and the whole name."))
 		return r, nil
 	}
 	switch exists, err := e.answer(ctx, &r); {

@@ -50,7 +50,7 @@ func TestReportsReadWell(t *testing.T) {
 			driverState("Lost", "dial unix /csi/x.sock: connect: connection refused", false)(w)
 			w.served.DownSince, w.served.Waiters, w.served.Source = time.Now().Add(-8*time.Minute-12*time.Second), []string{"default/web-0", "default/web-1"}, "drivers.yaml:3"
 			w.served.Lanes = []status.Lane{{Operation: status.Attach, Queued: 2, Stuck: 1, StuckSince: time.Now().Add(-20 * time.Minute), OldestSince: time.Now().Add(-20 * time.Minute)}}
-			w.served.Checklist = []status.Check{{Name: "endpoint", Text: "nothing answers", Action: "Start it."}, {Name: "rights", OK: true, Text: "the hub has all that it needs"}}
+			w.served.Checklist = []status.Check{{Name: "endpoint", Text: "nothing answers", Actions: []string{"Start it."}}, {Name: "rights", OK: true, Text: "the hub has all that it needs"}}
 			w.stuck("csi-a", "no path")
 		}},
 		"driver-unserved": {"driver/" + driverName, func(w *world) {
@@ -80,7 +80,7 @@ func TestFindingsBesideTheStopAreNotes(t *testing.T) {
 		"attached, and its socket is gone": {all(attached, driverIs(func(d *status.Driver) {
 			d.Fault = diagnosis.New(diagnosis.SocketMissing, "driver x", "its socket is gone", "")
 		})), []diagnosis.Verdict{diagnosis.SocketMissing}, ""},
-		"attached, and needs no attach":            {noAttach, []diagnosis.Verdict{diagnosis.AttachNotRequired}, ""},
+		"attached, and needs no attach":            {noAttach, nil, ""},
 		"attached, by a driver at another's place": {all(attached, driverIs(func(d *status.Driver) { d.RecordedCalls = 2 })), []diagnosis.Verdict{diagnosis.CapabilityMissing}, ""},
 		"attached to a node that is not ready": {all(attached, func(w *world) {
 			w.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "kubelet stopped"}}
@@ -182,7 +182,7 @@ func TestATerminalGetsColoursAndWrappedLinesAndFoldsWhatIsInOrder(t *testing.T) 
 	w := newWorld()
 	failing(w)
 	text := w.mustAsk(t, byVA).Text(statustable.Style{Width: 60, Color: true}, false)
-	for _, want := range []string{"\x1b[1;31mPROBLEM\x1b[0m  driver", "\n         -> Look at", "\x1b[32mok\x1b[0m       all else (5 facts): -v shows them\n"} {
+	for _, want := range []string{"\x1b[1;31mPROBLEM\x1b[0m  driver", "\n         -> Look at", "\x1b[32mok\x1b[0m       all else: -v shows it\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -230,9 +230,9 @@ func TestANameIsEnoughIfOnlyOneObjectHasIt(t *testing.T) {
 		"web": "Pod default/web, volume data, claim default/data, PersistentVolume pv-1 of driver csi.example.com on node node-1: waiting", "pv-1": "PersistentVolume pv-1, claim default/data of driver csi.example.com on node node-1: waiting", "data": "PersistentVolumeClaim default/data, PersistentVolume pv-1 of driver csi.example.com on node node-1: waiting",
 		"node-1": "Node node-1: fine", driverName: "driver " + driverName + ": fine", "csi-1": "VolumeAttachment csi-1, claim default/data, PersistentVolume pv-1 of driver csi.example.com on node node-1: waiting",
 		"csi-2": "VolumeAttachment csi-2222, PersistentVolume pv-2 of driver csi.example.com on node node-1: waiting", "va/csi-22": "VolumeAttachment csi-2222, PersistentVolume pv-2 of driver csi.example.com on node node-1: waiting", "csi-3": "csi-3: not found",
-		"csi-":    "csi-: not found\nPROBLEM  could be 2 objects: VolumeAttachment csi-1, VolumeAttachment csi-2222",
+		"csi-":    "csi-: not unique\nPROBLEM  could be 2 objects: VolumeAttachment csi-1, VolumeAttachment csi-2222",
 		"node":    "node: not found\nPROBLEM  does not exist",
-		"both":    "both: not found\nPROBLEM  could be 2 objects: Node both, Pod default/both",
+		"both":    "both: not unique\nPROBLEM  could be 2 objects: Node both, Pod default/both",
 		"va/both": "VolumeAttachment both: not found",
 	} {
 		w := newWorld()

@@ -17,10 +17,8 @@ const controllerAttaches = "volumes.kubernetes.io/controller-managed-attach-deta
 func (v *volume) notAsked() {
 	node := v.node.value
 	switch {
-	case v.noAttach() && v.needsAttach():
 	case v.noAttach():
-		v.ok("CSIDriver %s has attachRequired: false: nothing has to be attached", v.driver)
-		v.done()
+		v.notRequired()
 	case !v.va.missing: // it could not be read: unknown says so
 	case v.report.Stop != nil: // and so nobody asks for it
 	case v.nodeName == "":
@@ -39,14 +37,16 @@ func (v *volume) notAsked() {
 	}
 }
 
-// needsAttach stops if the CSIDriver says attachRequired: false, and a Pod waits since the driver attaches. It reports whether
-// it did.
-func (v *volume) needsAttach() bool {
-	if v.served == nil || !v.served.NoAttach || len(v.waitingPods()) == 0 {
-		return false
+// notRequired explains a volume whose CSIDriver says attachRequired: false. That is a problem if a Pod waits since the driver
+// attaches.
+func (v *volume) notRequired() {
+	if v.served != nil && v.served.NoAttach && len(v.waitingPods()) > 0 {
+		v.stop(v.finding(status.DiagnoseNoAttach(v.served.Driver)))
+		return
 	}
-	v.stop(v.finding(status.DiagnoseNoAttach(v.served.Driver)))
-	return true
+	v.ok("CSIDriver %s has attachRequired: false: nothing must be attached", v.driver)
+	v.driverNotes()
+	v.done()
 }
 
 // nobodyAsks explains a volume that no node needs.

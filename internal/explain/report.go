@@ -25,6 +25,8 @@ const (
 	Waiting Result = "waiting"
 	// NotFound: the object of the question does not exist.
 	NotFound Result = "notFound"
+	// NotUnique: several objects have the name of the question.
+	NotUnique Result = "notUnique"
 	// NotKnown: what the answer needs could not be read. Report.Unknown says what.
 	NotKnown Result = "unknown"
 )
@@ -34,7 +36,7 @@ func (r Result) ExitCode() int {
 	switch r {
 	case Waiting, Attention, Result(status.Broken):
 		return 1
-	case NotFound:
+	case NotFound, NotUnique:
 		return 2
 	case NotKnown:
 		return 3

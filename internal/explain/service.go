@@ -3,7 +3,6 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -39,11 +38,6 @@ func (v *volume) leaseAlone() {
 	}
 }
 
-// conflicts returns those of the driver in the configuration of the hub.
-func (v *volume) conflicts() []status.Conflict {
-	return slices.DeleteFunc(v.view.Config().Conflicts, func(c status.Conflict) bool { return c.Driver != v.driver })
-}
-
 // rejected says that the hub has rejected a file of its configuration, and what follows. It is zero if the hub has not.
 func (e *explainer) rejected(follows string) (d diagnosis.Diagnosis) {
 	if mistakes := e.view.Config().Errors; len(mistakes) > 0 {
@@ -56,15 +50,16 @@ func (e *explainer) rejected(follows string) (d diagnosis.Diagnosis) {
 // notServed explains a driver that the hub does not serve. Without a mistake in the configuration, it is the stop only if
 // nothing shows that another attacher works for the driver.
 func (v *volume) notServed() {
-	conflicts := v.conflicts()
-	if mistakes := v.rejected("what holds instead does not have driver " + v.driver); len(conflicts) == 0 && mistakes.Verdict != "" {
+	unserved := status.DiagnoseUnserved(v.driver, v.view.Config().Conflicts)
+	absent := unserved[0].Verdict == diagnosis.DriverNotConfigured
+	if mistakes := v.rejected("what holds instead does not have driver " + v.driver); absent && mistakes.Verdict != "" {
 		v.stop(mistakes)
 		return
 	}
 	va := v.va.value
 	worked := v.lease.Holder != "" || va != nil && (va.Status.AttachError != nil || va.Status.DetachError != nil)
-	for _, d := range status.DiagnoseUnserved(v.driver, conflicts) {
-		if worked && len(conflicts) == 0 {
+	for _, d := range unserved {
+		if worked && absent {
 			v.later(v.finding(d))
 		} else {
 			v.stop(v.finding(d))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
@@ -39,10 +40,10 @@ func (e *explainer) explainDriver(ctx context.Context, r *Report) (exists bool) 
 		s.Facts, s.Notes = append(s.Facts, v.report.Path...), v.report.Notes
 	}
 	s.State = status.HealthState(r.Result)
-	if v.noAttach() {
+	if v.noAttach() && v.served == nil { // else it is a reason of its health
 		s.say("CSIDriver %s has attachRequired: false: volumes of the driver need no attach", v.driver)
 	}
-	return v.served != nil || !v.csiDriver.missing || v.leaseRead.value != nil || len(r.VolumeAttachments) > 0 || len(v.conflicts()) > 0 ||
+	return v.served != nil || !v.csiDriver.missing || v.leaseRead.value != nil || e.view.Unserved[v.driver] > 0 || v.stopsAt(diagnosis.DriverConflict, diagnosis.EndpointNotAllowed) ||
 		e.HubErr != nil // the hub may serve it
 }
 
@@ -100,7 +101,10 @@ func (e *explainer) explainNode(ctx context.Context, r *Report) (exists bool, er
 			s.say("driver %s: node ID %s, %s", d.Name, d.NodeID, limit)
 		}
 		for _, a := range r.VolumeAttachments {
-			if !registered[a.Driver] && a.Operation != status.Detach {
+			switch {
+			case a.Fault.Verdict == diagnosis.NodeIDChanged && v.report.Stop == nil:
+				v.stop(v.finding(a.Fault))
+			case !registered[a.Driver] && a.Operation != status.Detach:
 				registered[a.Driver], v.driver = true, a.Driver // once
 				v.withoutDriver()
 			}

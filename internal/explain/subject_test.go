@@ -113,8 +113,10 @@ func TestDriverThatTheHubDoesNotServeIsExplained(t *testing.T) {
 		want   diagnosis.Verdict
 		result string
 	}{
-		"not configured":                       {func(w *world) { w.lease = nil }, diagnosis.DriverNotConfigured, "attention"},
-		"not configured, and a volume stuck":   {func(w *world) { w.lease = nil; w.stuck("csi-a", "x") }, diagnosis.DriverNotConfigured, "broken"},
+		"not configured":                     {func(w *world) { w.lease = nil }, diagnosis.DriverNotConfigured, "attention"},
+		"not configured, and a volume stuck": {func(w *world) { w.lease = nil; w.stuck("csi-a", "x") }, diagnosis.DriverNotConfigured, "broken"},
+		"only its volumes are there": {func(w *world) { w.lease, w.csiDriver, w.unserved = nil, nil, map[string]int{driverName: 1} },
+			diagnosis.DriverNotConfigured, "attention"},
 		"a csi-attacher works for it":          {sidecar, diagnosis.DriverNotConfigured, "attention"},
 		"no hub, and its lease expired":        {all(noHub, func(w *world) { w.lease = leaseOf(hubSpace, identity, time.Hour) }), diagnosis.LeaseExpired, "attention"},
 		"no hub, and somebody holds its lease": {noHub, "", "unknown"},
@@ -159,6 +161,18 @@ func TestNodeWithoutADriverThatIsWantedThereNeedsAttention(t *testing.T) {
 	r, err := w.asked(t, "node/node-1")
 	if err != nil || r.Result != "attention" || r.Subject.Reasons[0].Verdict != diagnosis.NodeWithoutDriver || strings.Count(r.Text(statustable.Style{}, true), "not registered on the node") != 1 {
 		t.Errorf("%v, %s:\n%s", err, r.Result, r.Text(statustable.Style{}, true))
+	}
+}
+
+func TestNodeWithAnotherNodeIDThanItsVolumesWereAttachedToNeedsAttention(t *testing.T) {
+	w := newWorld()
+	for _, name := range []string{"csi-1", "csi-2"} {
+		w.rows = append(w.rows, status.Attachment{Name: name, Driver: driverName, Node: "node-1", State: status.Attached,
+			Fault: diagnosis.New(diagnosis.NodeIDChanged, "CSINode node-1", "has node ID id-2 now", "", "Delete the Pod.")})
+	}
+	r := w.mustAsk(t, "node/node-1")
+	if text := r.Text(statustable.Style{}, true); r.Result != "attention" || strings.Count(text, "PROBLEM  CSINode node-1: has node ID id-2 now\n") != 1 {
+		t.Errorf("%s:\n%s", r.Result, text)
 	}
 }
 

@@ -90,7 +90,7 @@ func (p *printer) findings(mark string, health status.HealthState, all ...diagno
 }
 
 // texts are the results for people.
-var texts = map[Result]string{NotFound: "not found", NotNeeded: "needs no attach", NotKnown: "not known"}
+var texts = map[Result]string{NotFound: "not found", NotUnique: "not unique", NotNeeded: "needs no attach", NotKnown: "not known"}
 
 // Text writes the report for people: first what is wrong and what to do, then the way there.
 func (r Report) Text(style statustable.Style, verbose bool) string {
@@ -130,8 +130,8 @@ func (p *printer) volume(title string, v VolumeReport) {
 	p.head(title, v.Result, v.Since)
 	p.stop(v.Stop, v.Result, v.Since)
 	p.findings(also, status.Attention, v.Notes...)
-	if n := len(v.Path); n > 0 && !p.verbose {
-		p.line(fine, status.Fine, fmt.Sprintf("all else (%d facts): -v shows them", n))
+	if len(v.Path) > 0 && !p.verbose {
+		p.line(fine, status.Fine, "all else: -v shows it")
 		return
 	}
 	for _, text := range v.Path {
@@ -160,8 +160,9 @@ func (p *printer) subject(s *SubjectReport) {
 		if !c.OK {
 			mark, health = "OPEN", status.Attention
 		}
-		if p.line(mark, health, text); c.Action != "" {
-			p.line("", "", "-> "+c.Action)
+		p.line(mark, health, text)
+		for _, action := range c.Actions {
+			p.line("", "", "-> "+action)
 		}
 	}
 }

@@ -211,10 +211,8 @@ func (v *volume) attachmentStage() {
 		v.working(va)
 	case va.Status.Attached:
 		v.attached(va)
-	case v.noAttach() && !v.needsAttach():
-		v.note(found(diagnosis.AttachNotRequired, "CSIDriver "+v.driver, "has attachRequired: false: volumes of this driver need no attach", "Delete the VolumeAttachment if it stays."))
-		v.done()
-	case v.noAttach(): // needsAttach has stopped
+	case v.noAttach():
+		v.notRequired()
 	default:
 		v.ok("%s asks for the volume on node %s since %s", v.attachmentRef(), va.Spec.NodeName, diagnosis.At(va.CreationTimestamp.Time, v.now))
 		v.working(va)

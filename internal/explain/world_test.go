@@ -62,8 +62,9 @@ type world struct {
 	checksErr error               // the hub does not say the checklist
 	rows      []status.Attachment // what the hub lists
 
-	config status.Config // of the hub
-	access []string      // flags of the command
+	config   status.Config  // of the hub
+	unserved map[string]int // VolumeAttachments of drivers that the hub does not serve
+	access   []string       // flags of the command
 }
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
@@ -208,7 +209,7 @@ func (w *world) listed(r *http.Request) []metav1.Object {
 
 // View is what the hub says.
 func (w *world) View(context.Context) hubclient.View {
-	v := hubclient.View{Replicas: []hubclient.Replica{{Replica: replica, Overview: status.Overview{Identity: identity,
+	v := hubclient.View{Unserved: w.unserved, Replicas: []hubclient.Replica{{Replica: replica, Overview: status.Overview{Identity: identity,
 		Replicas: []string{identity, "hub-1_def"}, Config: w.config}}}}
 	if w.served != nil {
 		d := *w.served
