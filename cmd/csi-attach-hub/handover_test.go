@@ -300,7 +300,7 @@ func TestADriverIsHandedOverForthAndBackUnderLoad(t *testing.T) {
 	for i := range roundTrips {
 		sidecar := r.startSidecar()
 		if r.attacher == "" {
-			logged(r.scene, sidecar, "Connected to driver") // it stands by
+			logged(r.scene, sidecar, `state="WaitingForLease"`) // it stands by
 		}
 		began := time.Now()
 		r.settle([]string{"mode: paused", "mode: observe"}[i%2])

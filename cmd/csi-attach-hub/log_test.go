@@ -69,6 +69,10 @@ func TestLogOfADayHasEachKeyOnceAndTheVolumesKeysOnEachLineAboutAVolume(t *testi
 			logged(s, hub, `"msg":"`+m)
 		}
 	}
+	state := func(name, state string) {
+		t.Helper()
+		logged(s, hub, fmt.Sprintf(`"msg":"Driver state","driver":"%s-%s","v":0,"state":%q`, s.prefix, name, state))
+	}
 	patch := func(name, manager, patch string, subresources ...string) {
 		t.Helper()
 		_, err := s.plane.Clientset().StorageV1().VolumeAttachments().Patch(s.ctx, name, types.MergePatchType, []byte(patch),
@@ -85,15 +89,17 @@ func TestLogOfADayHasEachKeyOnceAndTheVolumesKeysOnEachLineAboutAVolume(t *testi
 
 	s.create(all[0])
 	s.waitFor("attached", attachedAtLeast(1))
-	said("Attached volume", "Observing driver", "Failed to connect to driver")
+	said("Attached volume")
+	state("observed", "Ready")
+	state("away", "Connecting")
 	fail(fakecsi.ControllerPublishVolume)
 	s.create(all[1])
-	said("Attach failed, will retry", "VolumeAttachments are stuck")
+	said("Attach failed", "VolumeAttachments are stuck")
 	set(fakecsi.Knobs{ClearFaults: true})
 	s.waitFor("attached after failures", attachedAtLeast(2))
 	fail(fakecsi.ControllerUnpublishVolume)
 	s.delete(all[1])
-	said("Detach failed, will retry")
+	said("Detach failed")
 	set(fakecsi.Knobs{ClearFaults: true})
 	s.waitFor("detached after failures", left(1))
 	said("Detached volume")
@@ -121,13 +127,14 @@ func TestLogOfADayHasEachKeyOnceAndTheVolumesKeysOnEachLineAboutAVolume(t *testi
 	said("Configuration file rejected; the previous configuration stays active")
 	drivers("paused", other("away", "paused"))
 	s.rewrite()
-	said("Configuration reloaded", "Driver settings changed", "Driver is paused", "Driver is no longer configured", "Lease released")
+	said("Configuration reloaded", "Driver settings changed", "Driver is no longer configured", "Lease released")
+	state("d", "Paused")
 	drivers("active", "")
 	s.rewrite()
 	s.create(all[3])
 	s.waitFor("attached after the pause", attachedAtLeast(2))
 	served.Server.Crash()
-	said("Lost connection to driver")
+	state("d", "Lost")
 	s.checkExit(hub)
 
 	log, err := os.ReadFile(hub.LogPath())

@@ -145,7 +145,7 @@ func TestVolumesOfTenDriversEndAsAskedWhileTheFileIsRewrittenFiftyTimes(t *testi
 		staying, going = append(staying, all[:volumes/2]...), append(going, all[volumes/2:]...)
 	}
 	for _, name := range names {
-		logged(s, hub, fmt.Sprintf(`"Serving driver" driver=%q`, name))
+		logged(s, hub, fmt.Sprintf(`"Driver state" driver=%q state="Ready"`, name))
 	}
 	asked := make(chan error, 1)
 	go func() { asked <- s.attachAndDetach(going, staying) }()

@@ -140,9 +140,6 @@ func (m *Manager) stayConnected(ctx context.Context) {
 			m.use(reached, s, spec)
 		} else if reached.Err() == nil {
 			m.update(func(s *state) { s.setError(err, time.Now()) })
-			if m.connectionLog.IsDue(err.Error(), time.Now()) {
-				klog.FromContext(ctx).Info("Failed to connect to driver, will retry", "endpoint", spec.Endpoint, "err", err)
-			}
 		}
 		if time.Since(began) > steadySession {
 			pause = connectRetryInitial
@@ -173,7 +170,6 @@ func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 		s.Close()
 	}()
 	m.setUp(true, func(state *state) { state.session = s })
-	logger.V(2).Info("Connected to driver", "version", s.info.Version)
 	if n := m.decider().RecordedCalls(m.Cluster.AttachmentsOfDriver); n > 0 && m.capabilityLog.IsDue("", time.Now()) {
 		logger.Info("Driver has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: check that the endpoint is that of its controller",
 			"volumeAttachments", n)
@@ -208,16 +204,10 @@ func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 		// A driver under load may answer late once. The answer "not ready" counts at once.
 		if failures++; failures > 1 || errors.Is(err, csiclient.ErrNotReady) {
 			m.setUp(false, func(state *state) { state.setError(err, now) })
-			if m.connectionLog.IsDue(err.Error(), now) {
-				logger.Info("Driver is unhealthy, its volumes wait", "err", err)
-			}
 		}
 		if !asked.IsZero() && now.Sub(asked) >= silentAfter {
 			logger.Info("Driver answers nothing on its connection, connecting anew; calls in flight continue")
 			return
 		}
-	}
-	if s.Ended().Err() != nil && m.connectionLog.IsDue("lost", time.Now()) {
-		logger.Info("Lost connection to driver, reconnecting")
 	}
 }

@@ -151,9 +151,6 @@ func (l *lifecycle) connectionChanged() {
 		if l.opened != s.session {
 			l.work.LookAtAll()
 		}
-		if info := s.session.Info(); l.opened == nil {
-			l.driver.Logger.Info("Serving driver", "endpoint", s.spec.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
-		}
 		l.opened = s.session
 		l.driver.Queue.Open()
 	case l.opened != nil:

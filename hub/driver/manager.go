@@ -70,7 +70,11 @@ type Manager struct {
 	reconcile.Options // of the Workers of all terms
 	options           *Options
 
-	connectionLog, capabilityLog loglimit.Problem // of stayConnected: that the driver cannot be called, and that it may be another one
+	capabilityLog loglimit.Problem // of stayConnected: that the driver may be another one
+
+	updates sync.Mutex       // held during an update and the log line about it, so that the last line has the present state
+	logged  loggedState      // guarded by updates
+	lasting loglimit.Problem // the last Reason that was logged; guarded by updates
 
 	mu       sync.Mutex
 	failures []status.Failure           // of operations, the latest first; it is replaced, not changed; guarded by mu
@@ -82,7 +86,7 @@ type Manager struct {
 // New returns the Manager of a driver. It does nothing before Serve.
 func New(o *Options, logger klog.Logger, spec registry.Driver, memory reconcile.Memory) *Manager {
 	m := &Manager{options: o, changed: make(chan struct{}), endings: map[context.Context]func(){},
-		state: state{spec: spec, connection: status.StateConnecting, connectionReason: "not tried yet", upSince: time.Now()}}
+		state: state{spec: spec, connection: status.StateConnecting, connectionReason: notTriedYet, upSince: time.Now()}}
 	m.Options = reconcile.Options{
 		Memory:     memory,
 		Driver:     spec.Name,
@@ -191,18 +195,56 @@ func (m *Manager) decider() attach.Driver {
 // update has edit change the state, wakes the loops that wait for a change, and reports whether there was one that
 // anybody acts on. edit must not block.
 func (m *Manager) update(edit func(*state)) (changed bool) {
+	m.updates.Lock()
+	defer m.updates.Unlock()
+	before, after, changed := m.edit(edit)
+	m.logState(before, after)
+	return changed
+}
+
+// loggedState is what a log line says of the state of a driver.
+type loggedState struct {
+	state string
+	mode  registry.Mode
+}
+
+// logState logs the State when it or the mode has changed, as soon as the mode and the Reason are known. The Reason why the driver cannot be called is
+// logged again while tries to connect fail: every ten minutes, and another Reason a minute after the last line at the earliest. There is no
+// other limit: the pauses between the tries allow about two changes in a second. The caller holds updates.
+func (m *Manager) logState(before, s state) {
+	now, is := time.Now(), loggedState{s.State, s.role.mode}
+	fails := s.connectionError != before.connectionError && s.connection != status.StateReady
+	if s.Reason == notTriedYet || is.mode == "" || is == m.logged && !(fails && m.lasting.IsDue(s.Reason, now)) {
+		return
+	}
+	m.logged = is
+	m.lasting.Logged(s.Reason, now)
+	values := []any{"state", is.state, "mode", string(is.mode), "endpoint", string(s.spec.Endpoint)}
+	if s.Reason != "" {
+		values = append(values, "reason", s.Reason)
+	}
+	if s.State == status.StateReady && s.session != nil {
+		info := s.session.Info()
+		values = append(values, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
+	}
+	m.Logger.Info("Driver state", values...)
+}
+
+// edit is update without the log line. It returns the states before and after.
+func (m *Manager) edit(edit func(*state)) (before, after state, changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before := m.state
+	before = m.state
 	edit(&m.state)
 	if m.state.State, m.state.Reason = m.state.decide(); m.state.State != before.State {
 		m.state.Since = time.Now()
 	}
+	was := before
 	// Nobody acts on a change of Source and WindDown. A line that is added to the file changes the Source of
 	// all drivers below it.
-	before.spec.Source, before.spec.WindDown = m.state.spec.Source, m.state.spec.WindDown
-	if before == m.state {
-		return false
+	was.spec.Source, was.spec.WindDown = m.state.spec.Source, m.state.spec.WindDown
+	if was == m.state {
+		return before, m.state, false
 	}
 	close(m.changed)
 	m.changed = make(chan struct{})
@@ -211,7 +253,7 @@ func (m *Manager) update(edit func(*state)) (changed bool) {
 			delete(m.endings, ctx)
 		}
 	}
-	return true
+	return before, m.state, true
 }
 
 // SetSpec replaces the spec of the driver, and reports whether anything but its Source and WindDown has

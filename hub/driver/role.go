@@ -76,12 +76,11 @@ func (m *Manager) takeRole(ctx context.Context, fail func(error)) {
 	m.update(func(s *state) {
 		s.role, s.draining, s.waiting = r, "", ""
 		if competes {
-			s.waiting = "not tried yet"
+			s.waiting = notTriedYet
 		}
 	})
 	switch {
 	case r.mode == registry.ModePaused:
-		m.Logger.Info("Driver is paused", "reason", pausedBy)
 		<-ctx.Done()
 	case r.mode == registry.ModeObserve:
 		m.observe(ctx)
@@ -97,7 +96,7 @@ func (m *Manager) takeRole(ctx context.Context, fail func(error)) {
 				return r, changed, again
 			},
 			Serve:   func(stop context.Context, term *lease.Term) error { m.lead(stop, term, fail); return nil },
-			Waiting: func(reason string) { m.update(func(s *state) { s.waiting = reason }) },
+			Waiting: func(reason string) { m.update(func(s *state) { s.waiting, s.draining = reason, "" }) },
 		}); err != nil {
 			fail(err)
 		}
@@ -121,17 +120,15 @@ func (m *Manager) lead(stop context.Context, term *lease.Term, fail func(error))
 	defer m.update(func(s *state) {
 		s.leader = nil
 		if m.options.Leases != nil {
-			s.waiting, s.draining = "releasing the lease", ""
+			s.draining = "releasing the lease"
 		}
 	})
-	defer m.Logger.V(2).Info("Stopped serving driver")
 	l.run(klog.NewContext(stop, m.Logger), term)
 }
 
 // observe watches another attacher work for the driver until ctx ends.
 func (m *Manager) observe(ctx context.Context) {
 	m.options.View.Lease(m.get().spec) // from now on the lease is watched: the status says who holds it
-	m.Logger.Info("Observing driver: the hub attaches, detaches and writes nothing")
 	o := &observe.Observer{
 		Cluster: m.Cluster,
 		Decider: func() (attach.Driver, bool) { return m.decider(), m.get().session != nil },

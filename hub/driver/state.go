@@ -14,6 +14,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
+// notTriedYet is the Reason of a State that lasts until a first try has ended.
+const notTriedYet = "not tried yet"
+
 // state is what a manager knows about its driver. It is a value: readers get a copy.
 type state struct {
 	spec     registry.Driver   // how it is to be served

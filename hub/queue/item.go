@@ -7,6 +7,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 )
 
 // Kind is the kind of an item.
@@ -163,6 +164,7 @@ type Retries struct {
 	Operation attach.Operation // of the Tries
 	Since     time.Time        // when the first of them failed
 	NoPlace   int              // of the Tries, because the node was full: they make no later wait longer
+	Log       loglimit.Problem // the last cause of a failed try that was logged, by the name of the cause
 	ReadAnew  types.UID        // of the object, if it was read from the API server in this term
 
 	// Session was in use when the run began. Disconnects counts sessions in a row that ended during a call for the item, and

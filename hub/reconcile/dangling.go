@@ -96,7 +96,7 @@ func (w *Worker) detachDangling(ctx context.Context, r round, u volume.Dangling)
 		err = w.unpublish(ctx, u.Key(), u.Publication, u.Target, nil)
 	}
 	if err == nil {
-		w.logSucceeded(logger, attach.Detaching, u.Failures, u.Failures > 0, time.Since(u.Since))
+		w.logSucceeded(logger, attach.Detaching, u.Failures+1, u.Failures > 0, time.Since(u.Since))
 		w.Table.Detached(u.Target, u.FormerOwner.Node)
 	}
 	return err
@@ -137,7 +137,7 @@ func (w *Worker) endOfDangling(ctx context.Context, e *queue.Item, u volume.Dang
 	w.Failed(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.FormerOwner.Name, Text: u.Error, Cause: cause}, now.Sub(u.Since))
 	w.Queue.Failed(e, attach.Detaching, attach.Message(err), cause)
 	if s := w.Session(); s != nil && u.Hopeless(settings.StuckAfter, s.Since(), now) {
-		w.logLine(logger, true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
+		w.logError(logger, true, err, "Gave up detaching volume: the driver reports that it is not there", "operation", attach.Detaching.String(), "tries", u.Failures)
 		w.Warn(object, detachGivenUp, fmt.Sprintf("gave up detaching volume %q from node ID %q after %d tries: the driver reports that it is not there: %s",
 			u.Target.VolumeHandle, u.Target.NodeID, u.Failures, u.Error))
 		w.Table.Resolve(u)
@@ -148,7 +148,7 @@ func (w *Worker) endOfDangling(ctx context.Context, e *queue.Item, u volume.Dang
 	if used || errors.Is(err, errCannotDetach) {
 		delay = settings.Retry.Max - time.Duration(jitter()*float64(settings.Retry.Max)/5) // one read of the node then tells of all
 	}
-	w.logFailed(logger, attach.Detaching, u.Failures, delay, err)
+	w.logFailed(logger, e, attach.Detaching, u.Failures, cause, delay, err)
 	if used || attach.NotReady(err) { // the driver was not called: an attach elsewhere has to wait for this detach
 		return queue.Postpone(queue.DetachLane, delay)
 	}

@@ -45,7 +45,7 @@ func (w *Worker) DetachDangling(ctx context.Context) {
 						Sleep(ctx, fencePause)
 					}
 					if err != nil {
-						w.logLine(w.DanglingLogger(u), true, "VolumeAttachment is gone and its volume may stay attached: not detached", "err", err)
+						w.logError(w.DanglingLogger(u), true, err, "VolumeAttachment is gone and its volume may stay attached: not detached")
 					}
 				}
 			})

@@ -40,7 +40,7 @@ func (w *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) queue.End {
 	}
 	delay := backoff(settings.Retry, w.Queue.Failed(e, attach.Detaching, attach.Message(err), causeOf(err)), err, jitter)
 	w.Logger.V(2).Info("Failed to remove the finalizer from the PersistentVolume, will retry",
-		"persistentVolume", name, "volumeHandle", pv.Handle, "failures", e.Tries, "retryIn", delay, "err", err)
+		"persistentVolume", name, "volumeHandle", pv.Handle, "tries", e.Tries, "retryIn", delay, "err", err)
 	return queue.BackOff(queue.FinalizerLane, delay)
 }
 

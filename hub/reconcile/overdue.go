@@ -59,7 +59,7 @@ func (w *Worker) ReportOverdue(ctx context.Context) {
 		stuck[va.UID] = v
 	}
 	if len(fresh) > 0 {
-		klog.FromContext(ctx).Info("VolumeAttachments are stuck", "new", len(fresh), "all", len(stuck), "example", fresh[0])
+		klog.FromContext(ctx).Error(nil, "VolumeAttachments are stuck", "new", len(fresh), "all", len(stuck), "example", fresh[0])
 	}
 	w.stuck = stuck
 }

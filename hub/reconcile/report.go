@@ -1,11 +1,11 @@
 package reconcile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
 
-	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
@@ -25,25 +27,37 @@ const (
 	logEvery = time.Second
 )
 
-// logFailed logs a try of an operation that failed, with the number of failures in a row. At every verbosity it logs the first
-// failure in a row, and logSucceeded the success that ends it, but bounded in rate. With V(2) they log every try.
-func (w *Worker) logFailed(logger klog.Logger, op attach.Operation, failures int, retryIn time.Duration, err error) {
-	message, values := titleOf(op)+" failed, will retry", []any{"operation", op.String(), "failures", failures}
-	if op == attach.Attaching && isNodeFull(err) {
-		message = "Attach failed because the node is full, waiting for a place there"
-	} else {
+// logFailed logs a try of an item that failed, as an error. At every verbosity it logs the first of a number of tries in a row that failed,
+// then the same cause every ten minutes, and another cause a minute after the last line at the earliest. With V(2) it logs every try.
+func (w *Worker) logFailed(logger klog.Logger, e *queue.Item, op attach.Operation, tries int, cause diagnosis.Cause, retryIn time.Duration, err error) {
+	name, now := cmp.Or(cause.Code, string(cause.Verdict)), time.Now()
+	due := e.Retries.Log.IsDue(name, now)
+	if tries == 1 { // a detach that follows a failed attach, too
+		e.Retries.Log.Logged(name, now)
+		due = true
+	}
+	values := []any{"operation", op.String(), "tries", tries, "cause", name}
+	if retryIn > 0 {
 		values = append(values, "retryIn", retryIn)
 	}
-	if call := (*attach.CallError)(nil); errors.As(err, &call) {
-		values = append(values, "code", grpcstatus.Code(call.Err).String())
-	}
-	w.logLine(logger, failures == 1, message, append(values, "err", csiclient.Truncate(err.Error(), csiclient.MaxText))...)
+	w.logError(logger, due, err, titleOf(op)+" failed", values...)
 }
 
-// logSucceeded logs an operation that succeeded, took after it was first asked for, after a number of failures. endsFailure:
-// something failed before, if only an attach before this detach.
-func (w *Worker) logSucceeded(logger klog.Logger, op attach.Operation, failures int, endsFailure bool, took time.Duration) {
-	w.logLine(logger, endsFailure, titleOf(op)+"ed volume", "operation", op.String(), "failures", failures, "duration", took)
+// logSucceeded logs a try that succeeded, took after the operation was first asked for. endsFailure: a try failed before, perhaps of an
+// attach before this detach.
+func (w *Worker) logSucceeded(logger klog.Logger, op attach.Operation, tries int, endsFailure bool, took time.Duration) {
+	w.logLine(logger, endsFailure, titleOf(op)+"ed volume", "operation", op.String(), "tries", tries, "duration", took)
+}
+
+// logError logs a line of severity error if it is due, and with V(2) always.
+func (w *Worker) logError(logger klog.Logger, due bool, err error, message string, keysAndValues ...any) {
+	err = errors.New(csiclient.Truncate(err.Error(), csiclient.MaxText))
+	switch {
+	case logger.V(2).Enabled():
+		logger.Error(err, message, keysAndValues...)
+	case due:
+		w.log.Error(logger, err, message, keysAndValues...)
+	}
 }
 
 // logLine logs a line at V(2), or at every verbosity if it is important. With V(2) no line is suppressed.

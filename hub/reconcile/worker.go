@@ -76,11 +76,11 @@ func (w *Worker) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op att
 		took := time.Since(e.Asked)
 		w.Metrics.Operation(operationOf(op), status.Success, took)
 		if e.Tries > 0 || w.Logger.V(2).Enabled() { // else it logs nothing, and making the logger takes time
-			failures := e.Tries
-			if e.Retries.Operation != op {
-				failures = 0
+			tries := 1
+			if e.Retries.Operation == op {
+				tries += e.Tries
 			}
-			w.logSucceeded(w.VolumeLogger(va), op, failures, e.Tries > 0, took)
+			w.logSucceeded(w.VolumeLogger(va), op, tries, e.Tries > 0, took)
 		}
 	}
 	w.Queue.Succeeded(e)
@@ -182,7 +182,7 @@ func (w *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.Volume
 	if next != op || changed && (now == nil || !w.Table.IsUnchanged(now)) {
 		delay = 0
 	}
-	w.logFailed(w.VolumeLogger(va), op, failures, delay, err)
+	w.logFailed(w.VolumeLogger(va), e, op, failures, cause, delay, err)
 	end := queue.BackOff(lane, delay)
 	// The driver was not called, so an attach elsewhere has to wait for this detach, unless the volume is
 	// unpublished already.

@@ -258,7 +258,7 @@ func TestWhatTheHubCouldNotHaveDoneIsShownByReasonAndWithoutSecrets(t *testing.T
 	if strings.Contains(string(shown)+log, "hush-hush") {
 		t.Error("a secret is shown or logged")
 	}
-	if !strings.Contains(log, "Observing driver") {
+	if !strings.Contains(log, `state="Ready" mode="observe"`) {
 		t.Errorf("the log was not kept: %s", log)
 	}
 }

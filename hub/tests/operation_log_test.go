@@ -3,16 +3,19 @@ package tests
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// logged returns the values of the lines with a message, by their keys.
+// logged returns the values of the lines with a message, by their keys, and those of severity error with the key "err".
 func (v *virtual) logged(message string) []map[string]any {
 	var lines []map[string]any
 	for _, line := range v.log.Data() {
@@ -20,6 +23,9 @@ func (v *virtual) logged(message string) []map[string]any {
 			continue
 		}
 		values := map[string]any{}
+		if line.Type == ktesting.LogError {
+			values["err"] = line.Err
+		}
 		pairs := slices.Concat(line.WithKVList, line.ParameterKVList)
 		for i := 0; i < len(pairs); i += 2 {
 			values[pairs[i].(string)] = pairs[i+1]
@@ -54,7 +60,7 @@ func TestAtTheDefaultVerbosityTheFirstFailureOfAVolumeAndItsRecoveryAreOneLineEa
 				}
 			}
 			measured := []string{"retryIn", "err"}
-			if want["code"] == nil {
+			if want["cause"] == nil {
 				measured = []string{"duration"}
 			}
 			for _, key := range measured {
@@ -73,21 +79,114 @@ func TestAtTheDefaultVerbosityTheFirstFailureOfAVolumeAndItsRecoveryAreOneLineEa
 			}
 			return more
 		}
-		check("Attach failed, will retry", 1, with(map[string]any{"operation": "attach", "code": "PermissionDenied", "failures": 1}))
+		check("Attach failed", 1, with(map[string]any{"operation": "attach", "cause": "PermissionDenied", "tries": 1}))
 		tries := v.calls(fakecsi.ControllerPublishVolume, "v", "id-n")
 		if tries < 2 {
 			t.Errorf("%d tries in five seconds, want some", tries)
 		}
 		v.turn(fakecsi.Knobs{ClearFaults: true})
 		v.pass(time.Minute)
-		check("Attached volume", 1, with(map[string]any{"operation": "attach", "failures": tries}))
+		check("Attached volume", 1, with(map[string]any{"operation": "attach", "tries": tries + 1}))
 
 		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerUnpublishVolume, Code: codes.Internal, Count: 1}}})
 		v.delete(va)
 		v.pass(time.Minute)
-		check("Detach failed, will retry", 1, with(map[string]any{"operation": "detach", "code": "Internal", "failures": 1}))
-		check("Detached volume", 1, with(map[string]any{"operation": "detach", "failures": 1}))
+		check("Detach failed", 1, with(map[string]any{"operation": "detach", "cause": "Internal", "tries": 1}))
+		check("Detached volume", 1, with(map[string]any{"operation": "detach", "tries": 2}))
 		check("Attached volume", 1, nil)
+	})
+}
+
+func TestVolumeThatFailsForHoursIsLoggedEveryTenMinutesAndWhenTheCauseChanges(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.verbosity, v.driver.Retry.Max = 0, 10*time.Second
+		v.register("n", "id-n")
+		v.start()
+		fail := func(causes ...codes.Code) {
+			v.turn(fakecsi.Knobs{ClearFaults: true})
+			for i, code := range causes {
+				f := fakecsi.Fault{Method: fakecsi.ControllerPublishVolume, Code: code}
+				if i < len(causes)-1 {
+					f.Count = 1
+				}
+				v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{f}})
+			}
+		}
+		fail(codes.Internal)
+		v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver}, v.attachment("v", "n"))
+		check := func(after time.Duration, want ...string) {
+			t.Helper()
+			v.pass(after)
+			lines, got := v.logged("Attach failed"), []string{}
+			for _, line := range lines {
+				got = append(got, fmt.Sprint(line["cause"]))
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("the log has the causes %v, want %v", got, want)
+			}
+			last := lines[len(lines)-1]
+			if tries := v.calls(fakecsi.ControllerPublishVolume, "v", "id-n"); last["err"] == nil || last["tries"].(int) > tries || len(want) > 1 && last["tries"].(int) < 50 {
+				t.Errorf("after %d tries the last line is %v", tries, last)
+			}
+		}
+		all := []string{"Internal"}
+		check(9*time.Minute, all...)
+		for range 11 {
+			all = append(all, "Internal")
+			check(10*time.Minute, all...)
+		}
+		fail(codes.PermissionDenied)
+		check(5*time.Minute, append(all, "PermissionDenied")...)
+	})
+}
+
+func TestEachChangeOfTheStateOfADriverIsOneLine(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.verbosity = 0
+		v.leased()
+		e := v.endpoint()
+		e.away.Store(true)
+		stop := v.start()
+		seen := 0
+		check := func(after time.Duration, want ...string) {
+			t.Helper()
+			v.pass(after)
+			lines, got := v.logged("Driver state"), []string{}
+			for _, line := range lines[seen:] {
+				reason, _, _ := strings.Cut(fmt.Sprint(line["reason"]), " since")
+				got = append(got, fmt.Sprint(line["mode"], " ", line["state"], ": ", reason))
+			}
+			if seen = len(lines); !slices.Equal(got, want) {
+				t.Errorf("the log says\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		}
+		mode := func(m registry.Mode) {
+			v.driver.Mode = m
+			v.updates <- registry.Snapshot{virtualDriver: v.driver}
+		}
+		check(time.Minute, "active Connecting: EOF")
+		release := v.holdLease("another")
+		e.mend()
+		check(time.Minute, "active WaitingForLease: held by another")
+		release()
+		check(time.Minute, "active Ready: <nil>")
+		e.cut()
+		check(5*time.Second, "active Lost: the connection has ended")
+		e.mend()
+		check(time.Minute, "active Ready: <nil>")
+		mode(registry.ModePaused)
+		check(time.Minute, "active Draining: calls in flight may end", "paused Paused: paused by `mode: paused` in drivers.yaml")
+		mode(registry.ModeObserve)
+		check(time.Minute, "observe Ready: <nil>")
+		mode(registry.ModeActive)
+		check(time.Minute, "active WaitingForLease: waiting for the other replicas to announce themselves", "active Ready: <nil>")
+		v.stealLease("another")
+		check(time.Minute, "active Draining: calls in flight may end", "active WaitingForLease: held by another")
+		if lost := v.logged("Lease lost, canceling calls in flight"); len(lost) != 1 {
+			t.Errorf("%d lines about the lost lease: %v", len(lost), lost)
+		}
+		stop()
+		check(0)
 	})
 }
 
@@ -107,7 +206,7 @@ func TestManyFailingVolumesDoNotFloodTheLog(t *testing.T) {
 		v.pass(time.Minute)
 		fail("last")
 		v.pass(time.Minute)
-		lines, suppressed := v.logged("Attach failed, will retry"), 0
+		lines, suppressed := v.logged("Attach failed"), 0
 		for _, line := range lines {
 			if n, ok := line["suppressed"]; ok {
 				suppressed += n.(int)

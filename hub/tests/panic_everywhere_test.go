@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -184,6 +185,9 @@ func TestPanicInAnyGoroutineOfADriverRestartsThatDriverAlone(t *testing.T) {
 		v.driver.Mode = registry.ModeActive
 		v.serveBoth()
 	}
+	logOf := func(state, mode string) string {
+		return fmt.Sprintf(`log Driver state" "driver"=%q "state"=%q "mode"=%q`, virtualDriver, state, mode)
+	}
 	odd := func(v *virtual) {
 		v.volume("odd")
 		v.create(v.attachment("odd", "n"))
@@ -192,14 +196,14 @@ func TestPanicInAnyGoroutineOfADriverRestartsThatDriverAlone(t *testing.T) {
 		at     string
 		happen func(v *virtual)
 	}{
-		"the manager takes a role":           {"log Driver is paused", pause},
-		"the manager observes":               {"log Observing driver", observe},
+		"the manager takes a role":           {logOf("Paused", "paused"), pause},
+		"the manager observes":               {logOf("Ready", "observe"), observe},
 		"the manager competes for the lease": {"hold", nil},
 		"the manager has acquired the lease": {"log Lease acquired", nil},
-		"the leader ends":                    {"log Stopped serving driver", pause},
+		"the leader ends":                    {logOf("Draining", "active"), pause},
 		"the connection is made":             {"connect", nil},
-		"the connection is taken into use":   {"log Connected to driver", nil},
-		"the connection opens the lanes":     {"log Serving driver", nil},
+		"the connection is taken into use":   {logOf("WaitingForLease", "active"), nil},
+		"the leader begins":                  {logOf("Ready", "active"), nil},
 		"a Probe":                            {"probe", nil},
 		"a worker publishes":                 {"publish odd", odd},
 		"a worker adds finalizers":           {"PATCH /api/v1/persistentvolumes/odd", odd},

@@ -31,22 +31,34 @@ func New(burst int, every time.Duration) *Limiter {
 // Info logs a line, or suppresses it. A line after suppressed lines has their number as key "suppressed".
 // There must be few different messages: the Limiter remembers each.
 func (l *Limiter) Info(logger klog.Logger, message string, keysAndValues ...any) {
+	if keysAndValues, due := l.admit(message, keysAndValues); due {
+		logger.WithCallDepth(1).Info(message, keysAndValues...)
+	}
+}
+
+// Error is Info for a line of severity error.
+func (l *Limiter) Error(logger klog.Logger, err error, message string, keysAndValues ...any) {
+	if keysAndValues, due := l.admit(message, keysAndValues); due {
+		logger.WithCallDepth(1).Error(err, message, keysAndValues...)
+	}
+}
+
+// admit reports whether to log a line, and returns its keys and values.
+func (l *Limiter) admit(message string, keysAndValues []any) (all []any, due bool) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	m := l.messages[message]
 	if m == nil {
 		m = &messageLimit{Limiter: rate.NewLimiter(rate.Every(l.every), l.burst)}
 		l.messages[message] = m
 	}
-	suppressed, due := m.suppressed, m.Allow()
-	m.suppressed++
-	if due {
+	if !m.Allow() {
+		m.suppressed++
+		return nil, false
+	}
+	if m.suppressed > 0 {
+		keysAndValues = append(keysAndValues, "suppressed", m.suppressed)
 		m.suppressed = 0
 	}
-	l.mu.Unlock()
-	if suppressed > 0 {
-		keysAndValues = append(keysAndValues, "suppressed", suppressed)
-	}
-	if due {
-		logger.WithCallDepth(1).Info(message, keysAndValues...)
-	}
+	return keysAndValues, true
 }

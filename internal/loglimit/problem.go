@@ -14,6 +14,9 @@ type Problem struct {
 	when time.Time
 }
 
+// Logged notes that a text is logged now.
+func (p *Problem) Logged(text string, now time.Time) { p.text, p.when = text, now }
+
 // IsDue reports whether to log a text now: the first text at once, another text a minute after the last line, the
 // same text after ten minutes. If so, the text counts as logged.
 func (p *Problem) IsDue(text string, now time.Time) bool {
@@ -24,6 +27,6 @@ func (p *Problem) IsDue(text string, now time.Time) bool {
 	if !p.when.IsZero() && now.Sub(p.when) < quiet {
 		return false
 	}
-	p.text, p.when = text, now
+	p.Logged(text, now)
 	return true
 }
