@@ -33,6 +33,7 @@ func imageFor(flags []string) string {
 var adoptedNames = map[string][]string{
 	"alibaba":  {"external-disk-attacher=diskplugin.csi.alibabacloud.com", "external-oss-attacher=ossplugin.csi.alibabacloud.com", "external-bmcpfs-attacher=bmcpfsplugin.csi.alibabacloud.com"},
 	"ceph-rbd": {"csi-attacher=rbd.csi.ceph.com"},
+	"oci":      {"csi-attacher=blockvolume.csi.oraclecloud.com"},
 	"defaults": {"csi-attacher=io.openebs.csi-mayastor"},
 }
 
@@ -184,7 +185,7 @@ func TestManifestsOfDriversAreTakenByARealAPIServerAfterEachStep(t *testing.T) {
 			}
 		}
 	}
-	all := []string{"alibaba", "azuredisk", "ceph-rbd", "cinder", "daemonset", "digitalocean", "ebs", "hetzner", "statefulset", "vsphere"}
+	all := []string{"alibaba", "azuredisk", "ceph-rbd", "cinder", "daemonset", "digitalocean", "ebs", "hetzner", "ibm-vpc", "linode", "oci", "powerstore", "statefulset", "synology", "trident", "vsphere"}
 	for mode, manifests := range map[string][]string{"proxy": all, "drop-in": all} {
 		for _, manifest := range manifests {
 			if !slices.Contains(adopted[mode], manifest) {

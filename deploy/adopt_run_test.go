@@ -42,7 +42,14 @@ var proxyRows = []adoptRow{
 			{"diskplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/diskplugin.csi.alibabacloud.com/csi.sock"},
 			{"ossplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/ossplugin.csi.alibabacloud.com/csi.sock"},
 			{"bmcpfsplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/bmcpfsplugin.csi.alibabacloud.com/csi.sock"}}},
+	{manifest: "powerstore", drivers: []standIn{{"csi-powerstore.dellemc.com", "driver", "/var/run/csi/csi.sock"}}},
+	{manifest: "oci", flags: []string{"--driver=blockvolume.csi.oraclecloud.com"}, drivers: []standIn{{"blockvolume.csi.oraclecloud.com", "oci-csi-controller-driver", "/var/run/shared-tmpfs/csi.sock"}}},
 	{manifest: "digitalocean", withoutLease: true, drivers: []standIn{{"dobs.csi.digitalocean.com", "driver", pluginProxy}}},
+	{manifest: "defaults", flags: []string{"--driver=io.openebs.csi-mayastor"}, withoutLease: true, drivers: []standIn{{"io.openebs.csi-mayastor", "driver", pluginProxy}}},
+	{manifest: "synology", withoutLease: true, drivers: []standIn{{"csi.san.synology.com", "csi-plugin", pluginProxy}}},
+	{manifest: "linode", withoutLease: true, drivers: []standIn{{"linodebs.csi.linode.com", "csi-linode-plugin", pluginProxy}}},
+	{manifest: "ibm-vpc", withoutLease: true, drivers: []standIn{{"vpc.block.csi.ibm.io", "iks-vpc-block-driver", "/csi/csi-vpc.sock"}}},
+	{manifest: "trident", withoutLease: true, drivers: []standIn{{"csi.trident.netapp.io", "trident-main", "/plugin/csi.sock"}}},
 }
 
 const dropIn = "--mode=drop-in"

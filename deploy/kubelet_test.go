@@ -138,7 +138,8 @@ func (p *runningPod) stop(ctx context.Context) error {
 	for _, drivers := range []bool{false, true} {
 		for name, process := range p.running {
 			if strings.HasPrefix(name, "driver ") == drivers {
-				if err := process.Stop(ctx, 30*time.Second); err != nil {
+				err := process.Stop(ctx, 30*time.Second)
+				if err != nil && (p.kubelet.attacher == p.kubelet.hub || !strings.Contains(err.Error(), "signal: terminated")) { // csi-attacher itself ends so
 					last = err
 				}
 				delete(p.running, name)

@@ -21,6 +21,7 @@ var adoptArgs = map[string][]string{
 	"alibaba": {"--driver=external-disk-attacher=diskplugin.csi.alibabacloud.com",
 		"--driver=external-oss-attacher=ossplugin.csi.alibabacloud.com", "--driver=external-bmcpfs-attacher=bmcpfsplugin.csi.alibabacloud.com"},
 	"defaults": {"--driver=io.openebs.csi-mayastor"},
+	"oci":      {"--driver=blockvolume.csi.oraclecloud.com"},
 }
 
 // manifests calls test for each manifest in the shape of a driver's, in a folder of its own that has it as NAME.yaml.

@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -66,6 +67,18 @@ func TestOptionsThatCannotBeFollowed(t *testing.T) {
 	for _, want := range []string{"--mode", "--image", "--namespace", "--hub-namespace", "--port", "--secret", "--run-as-user", `"not a name"`, `"nobody=block.example.com" means 0 csi-attachers: write CONTAINER=NAME with one of csi-attacher`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not have %q: %v", want, err)
+		}
+	}
+}
+
+func TestSettingsOfOperatorsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../deploy/DRIVERS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range operators {
+		if row := "| " + o.workload + " | " + o.setting + " |\n"; !strings.Contains(string(page), row) {
+			t.Errorf("deploy/DRIVERS.md has no %s", row)
 		}
 	}
 }
