@@ -15,7 +15,8 @@ import (
 // working explains a volume that waits for its attach, or for its detach after the VolumeAttachment was deleted. What keeps the
 // hub from calling the driver comes first, then what the objects lack, then the driver's errors.
 func (v *volume) working(va *storagev1.VolumeAttachment) {
-	if v.stopAtFault() {
+	if v.faulty() {
+		v.stop(v.finding(v.seen.Fault))
 		return
 	}
 	v.service()

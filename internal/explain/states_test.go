@@ -282,6 +282,8 @@ var states = []state{
 	{"PersistentVolume missing", all(fails(`persistentvolume "pv-1" not found`), func(w *world) { w.pv = nil }), "waiting: VolumeMissing VolumeAttachment csi-1", nil, ""},
 	{"PersistentVolume deleted by force", all(attached, faulty(diagnosis.VolumeMissing, "PersistentVolume pv-1"), func(w *world) { w.pv, w.claim.Status.Phase = nil, corev1.ClaimLost }),
 		"attention: VolumeMissing PersistentVolume pv-1", nil, ""},
+	{"PersistentVolume made again", all(attached, faulty(diagnosis.VolumeRecreated, "PersistentVolume pv-1"), func(w *world) { w.claim.Status.Phase = corev1.ClaimLost }),
+		"attention: VolumeRecreated PersistentVolume pv-1", nil, ""},
 	{"something wrong with an attached volume", all(attached, faulty(diagnosis.NodeIDChanged, "CSINode node-1")), "attention: NodeIDChanged CSINode node-1", nil, ""},
 	{"StorageClass missing", all(notAsked, func(w *world) {
 		w.claim.Spec.VolumeName, w.claim.Spec.StorageClassName, w.claim.Status.Phase, w.pv = "", new("fast"), corev1.ClaimPending, nil

@@ -146,8 +146,8 @@ func (v *volume) claimStage() bool {
 	case v.class.missing:
 		return v.claimStop(found(diagnosis.ClaimNotBound, object, "not bound to a PersistentVolume: StorageClass "+*claim.Spec.StorageClassName+" does not exist",
 			"Create the StorageClass, or create the claim again with one that exists: kubectl get storageclass lists them."))
-	case claim.Status.Phase == corev1.ClaimLost && v.pv.missing:
-		return true // volumeStage says that the PersistentVolume is gone
+	case claim.Status.Phase == corev1.ClaimLost && (v.pv.missing || v.faulty()):
+		return true // the PersistentVolume is gone or another one
 	case claim.Status.Phase == corev1.ClaimLost:
 		return v.claimStop(found(diagnosis.ClaimNotBound, object, "Lost: the claimRef of "+ref(PersistentVolume, "", v.volumeName)+" names another claim, or this one before it was made again", "Create the claim again, or remove the uid from that claimRef: the claim then gets the volume."))
 	case claim.Status.Phase != corev1.ClaimBound:
@@ -230,7 +230,8 @@ func (v *volume) attachmentRef() string { return ref(VolumeAttachment, "", v.va.
 // attached notes the risks of an attached volume.
 func (v *volume) attached(va *storagev1.VolumeAttachment) {
 	v.ok("%s says that the volume is attached to node %s", v.attachmentRef(), va.Spec.NodeName)
-	if v.report.Stop == nil && v.stopAtFault() {
+	if v.report.Stop == nil && v.faulty() {
+		v.stop(v.finding(v.seen.Fault))
 		v.report.Result = Attention
 	}
 	v.driverNotes()
@@ -238,15 +239,8 @@ func (v *volume) attached(va *storagev1.VolumeAttachment) {
 	v.done()
 }
 
-// stopAtFault stops if the hub has found that something is wrong with the objects of the VolumeAttachment, and reports whether
-// it did.
-func (v *volume) stopAtFault() bool {
-	if v.seen == nil || v.seen.Fault.Verdict == "" {
-		return false
-	}
-	v.stop(v.finding(v.seen.Fault))
-	return true
-}
+// faulty reports whether the hub has found that something is wrong with the objects of the VolumeAttachment.
+func (v *volume) faulty() bool { return v.seen != nil && v.seen.Fault.Verdict != "" }
 
 // nodeNotes notes the problems of the node, unless they are the stop.
 func (v *volume) nodeNotes() {
