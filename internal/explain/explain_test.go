@@ -179,16 +179,17 @@ func TestAHostileErrorNeitherActsOnTheTerminalNorLooksLikeAnotherLine(t *testing
 }
 
 func TestATerminalGetsColoursAndWrappedLinesAndFoldsWhatIsInOrder(t *testing.T) {
-	w := newWorld()
+	w, name := newWorld(), "csi-"+strings.Repeat("0123456789abcdef", 3) // which fits into one line, alone
+	w.va.Name, w.seen.Name = name, name
 	failing(w)
-	text := w.mustAsk(t, byVA).Text(statustable.Style{Width: 60, Color: true}, false)
-	for _, want := range []string{"\x1b[1;31mPROBLEM\x1b[0m  driver", "\n         -> Look at", "\x1b[32mok\x1b[0m       all else: -v shows it\n"} {
+	text := w.mustAsk(t, byPV).Text(statustable.Style{Width: 70, Color: true}, false)
+	for _, want := range []string{"VolumeAttachment\n         " + name, "\x1b[1;31mPROBLEM\x1b[0m  driver", "\n         -> Look at", "\x1b[32mok\x1b[0m       all else: -v shows it\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
 	for line := range strings.Lines(regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(text, "")) {
-		if len(line) > 61 {
+		if len(line) > 71 {
 			t.Errorf("%q is too long", line)
 		}
 	}

@@ -106,7 +106,7 @@ var colors = map[status.HealthState]string{status.Broken: "1;31", status.Attenti
 
 // Paint returns a text in the colour of a health.
 func (s Style) Paint(text string, h status.HealthState) string {
-	if colors[h] == "" || !s.Color {
+	if text == "" || colors[h] == "" || !s.Color {
 		return text
 	}
 	return "\x1b[" + colors[h] + "m" + text + "\x1b[0m"
@@ -125,8 +125,8 @@ func Wrap(text string, width, most int) []string {
 			rest = append(rest[:width-1], '…')
 			break
 		}
-		end := width // of the line: at the last space that fits, if there is one
-		for i := width; i > width/3; i-- {
+		end := width // of the line: at the last space that fits, if there is one. Few lines have no room for short ones
+		for i := width; i > width/3*min(most, 1); i-- {
 			if rest[i] == ' ' {
 				end = i
 				break
