@@ -6,7 +6,7 @@
 //
 //	1 watch   hub/cache/informers.go        the caches take the object, without what nobody needs
 //	2 route   hub/reconcile/router.go       Router hands the event to the Worker of the driver that spec.attacher names
-//	3 queue   hub/reconcile/watch.go        if the object asks for something new, the Worker adds an item
+//	3 queue   hub/reconcile/watch.go        if the object requires something new, the Worker adds an item
 //	          hub/queue/volume.go           next says which items of a volume may start; then their lane and their node
 //	4 read    hub/reconcile/execute.go      look reads the object with the own writes laid over it, and makes the plan (hub/attach/plan.go)
 //	5 next    hub/volume/effects.go         next says which effect comes now, from the plan and what is believed of the volume
@@ -27,7 +27,7 @@
 //	hub/cache      informers, with the own writes laid over them; what is kept of a PersistentVolume
 //	hub/drift      the driver's own list of volumes, compared
 //	hub/observe    what another attacher does, compared
-//	hub/view       what the status asks for; the checklist of a driver
+//	hub/view       what the status shows; the checklist of a driver
 //	hub/lease      who works for a driver; hub/csiclient: the connection to it
 //	hub/status     the model of the status, its health and its words; the page, the API, metrics
 //	hub/tests      tests of the behaviour of the whole, on a real API server or in virtual time

@@ -106,7 +106,7 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 }
 
 // syncLimit is how long the caches may take to fill: far longer than in the largest cluster. While the API
-// server is away a restart does no harm.
+// server cannot be reached a restart does no harm.
 const syncLimit = 10 * time.Minute
 
 // check returns a check that fails with a text while a condition is not true, but not before a time has passed.
@@ -120,8 +120,8 @@ func check(condition *atomic.Bool, after time.Duration, otherwise string) func()
 	}
 }
 
-// checkMoving is a check of liveness. It fails if an item could start and the loop that starts items stands
-// still. A driver that does not answer does not fail it.
+// checkMoving is a check of liveness. It fails if an item could start and the loop that starts items does
+// not move. A driver that does not answer does not fail it.
 func (h *Hub) checkMoving() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

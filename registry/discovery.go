@@ -8,7 +8,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// driverPlaceholder stands for the name of the driver in an endpointTemplate.
+// driverPlaceholder is replaced by the name of the driver in an endpointTemplate.
 const driverPlaceholder = "{driver}"
 
 // Discovery says which drivers that are not listed one by one are taken from CSIDriver objects. They are served
@@ -16,7 +16,7 @@ const driverPlaceholder = "{driver}"
 type Discovery struct {
 	Enabled bool
 	// EndpointTemplate is the endpoint of drivers whose object has no EndpointAnnotation;
-	// "{driver}" in it stands for the name. "" means that they are left out.
+	// "{driver}" in it is replaced by the name. "" means that they are left out.
 	EndpointTemplate string
 	// AllowedEndpoints are all that an object can make the hub contact.
 	AllowedEndpoints []EndpointPattern

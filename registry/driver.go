@@ -72,7 +72,7 @@ type Drift struct {
 	Interval   time.Duration    // between two listings; 0 means that none are made
 	PageSize   int              // volumes on one page; 0 leaves it to the driver
 	Action     DriftAction      // what follows for a volume that is missing where it should be in two listings in a row
-	Unexpected UnexpectedAction // what follows for a volume that is where no VolumeAttachment asks for it in two listings in a row
+	Unexpected UnexpectedAction // what the hub does about a volume that two listings in a row have on a node where no VolumeAttachment needs it
 }
 
 // DriftAction is what follows when a volume is not published where its
@@ -85,7 +85,7 @@ const (
 )
 
 // UnexpectedAction is what follows when a driver lists a volume on a node where no
-// VolumeAttachment asks for it.
+// VolumeAttachment needs it.
 type UnexpectedAction string
 
 const (

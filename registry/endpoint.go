@@ -136,7 +136,7 @@ func (e Endpoint) IsLocal() bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// EndpointPattern allows endpoints: an endpoint in which '*' stands for anything
+// EndpointPattern allows endpoints: an endpoint in which '*' matches anything
 // within one part. A part of a path ends at '/', one of a TCP address at '.' and at
 // ':', so that tcp://*.storage.svc:9443 allows one name in front of the dot. "/*" at
 // the end of a path allows all that is below, however deep.

@@ -62,7 +62,7 @@ type parser struct {
 	base     Settings              // hold where no file says anything
 	values   map[string]*yaml.Node // of all keys that are known, by path: "drivers[1].retry.max"
 	misread  map[string]bool       // paths of values that could not be read
-	misspelt map[string]bool       // paths that an unknown key probably stands for
+	misspelt map[string]bool       // paths that an unknown key probably means
 	errors   Errors
 	warnings []Warning
 }

@@ -47,7 +47,7 @@ func inner[S, T any](key, description string, t table[T], in func(*S) *T) row[S]
 	}}
 }
 
-// must marks a key that has to be there.
+// must marks a required key.
 func (r row[S]) must() row[S] {
 	r.required = true
 	return r
@@ -122,7 +122,7 @@ func (t table[S]) place(p *parser, key, value *yaml.Node, path, at string) {
 	p.misspelt[child(path, near)] = true
 }
 
-// nearest returns the word that a misspelt one most likely stands for: all but one letter, or two that are swapped, are the same.
+// nearest returns the word that a misspelt word most likely means: all but one letter, or two that are swapped, are the same.
 // Case and separators do not count (retry_max and retryMax are near retry.max).
 func nearest(misspelt string, words []string) (string, bool) {
 	for _, same := range []bool{true, false} {

@@ -10,10 +10,10 @@ import (
 
 // TLS is how a connection to a driver is secured: with TLS in which both sides
 // show a certificate. The zero value is none. The files need not be there when
-// drivers.yaml is read; whoever connects reads them.
+// drivers.yaml is read; they are read at each connect.
 type TLS struct {
-	CAFile     string // absolute; PEM, the authorities that the driver's certificate must come from
-	CertFile   string // absolute; PEM, the certificate of this side with what leads to its authority
+	CAFile     string // absolute; PEM, the CAs of which one must have signed the driver's certificate
+	CertFile   string // absolute; PEM, the certificate of this side with its chain to the CA
 	KeyFile    string // absolute; PEM, the key of that certificate
 	ServerName string // domain name or IP address that the driver's certificate must be for
 }
@@ -41,7 +41,7 @@ func (d Driver) CheckTransport() error {
 }
 
 var tlsTable = table[TLS]{
-	file("caFile", "file with the certificate authorities that sign the driver's certificate", "/tls/ca.crt",
+	file("caFile", "CA bundle that the driver's certificate is checked against", "/tls/ca.crt",
 		func(t *TLS) *string { return &t.CAFile }),
 	file("certFile", "file with the certificate of the hub", "/tls/tls.crt", func(t *TLS) *string { return &t.CertFile }),
 	file("keyFile", "file with the key of that certificate", "/tls/tls.key", func(t *TLS) *string { return &t.KeyFile }),

@@ -57,7 +57,7 @@ func TestVolumesWhoseVolumeAttachmentsVanishWhileAllReplicasAreKilledAreDetached
 	}
 	for _, volume := range []string{moved.PersistentVolume, left.PersistentVolume} {
 		events := s.eventsOn("PersistentVolume", volume, "DriftDetected")
-		if !strings.Contains(events[0].Message, "where no VolumeAttachment asks for it; detaching it there") {
+		if !strings.Contains(events[0].Message, "without a VolumeAttachment; detaching it there") {
 			t.Errorf("Event on %s: %s", volume, events[0].Message)
 		}
 	}

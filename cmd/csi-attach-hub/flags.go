@@ -134,7 +134,7 @@ func withTwoDashes(args []string, set *pflag.FlagSet) []string {
 var ignored = []struct{ flag, why string }{
 	{"resync", "changes are noticed at once, and --reconcile-sync looks for drift"},
 	{"max-grpc-log-length", "answers of drivers are not logged"},
-	{"automaxprocs", "Go follows the CPU limit of the container by itself"},
+	{"automaxprocs", "Go follows the CPU limit of the container automatically"},
 	{"feature-gates", "the features of csi-attacher's gates are always on"},
 }
 

@@ -82,7 +82,7 @@ func (f *clientFlags) askedNamespace() (string, error) {
 		return f.namespace, nil
 	}
 	namespace, _, err := f.access().Namespace()
-	if clientcmd.IsEmptyConfig(err) { // whoever needs the API says so
+	if clientcmd.IsEmptyConfig(err) { // a command that needs the API says so
 		return metav1.NamespaceDefault, nil
 	}
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// settingOf has, for each of csi-attacher's flags about its driver, the setting of drivers.yaml that it stands for. With --config
+// settingOf has, for each of csi-attacher's flags about its driver, the setting of drivers.yaml that it sets. With --config
 // they set the defaults, over which those of the files have precedence. With --csi-address they set the settings of the one driver.
 var settingOf = map[string]string{
 	"timeout":                   "timeout",

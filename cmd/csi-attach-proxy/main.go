@@ -39,7 +39,7 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&o.Target, "target", "unix:///csi/csi.sock", "`endpoint` of the driver, a unix socket")
 	flags.StringVar(&o.Files.Cert, "tls-cert", "", "`file` with the certificate for clients; this file and the next two are read again when they change")
 	flags.StringVar(&o.Files.Key, "tls-key", "", "`file` with the key of --tls-cert")
-	flags.StringVar(&o.Files.CA, "client-ca", "", "`file` with the authorities that sign the certificates of clients")
+	flags.StringVar(&o.Files.CA, "client-ca", "", "`file` with the CAs that sign the certificates of clients")
 	flags.StringArrayVar(&o.AllowedSANs, "allow-san", nil, "domain `name` or URI that the certificate of a client must have, may be repeated to allow several")
 	flags.DurationVar(&o.Grace, "shutdown-grace", 30*time.Second, "time limit for calls in flight to end after SIGTERM")
 	for _, required := range []string{"tls-cert", "tls-key", "client-ca", "allow-san"} {

@@ -45,7 +45,7 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// NotReady reports whether an error of the Kubernetes API passes by itself: the API server cannot be
+// NotReady reports whether an error of the Kubernetes API passes without action: the API server cannot be
 // reached or cannot serve, a cache is stale, the hub is stopping, or may not write now. Such an
 // error says nothing about the volume and does not belong in the status.
 func NotReady(err error) bool {

@@ -78,8 +78,8 @@ func (o Operation) String() string {
 	return "idle"
 }
 
-// Since returns when the operation was asked for, by the times in the object, which a restart of the hub does not change. It is
-// zero for the repair of an attached volume, which no client has asked for.
+// Since returns when the operation was required, by the times in the object, which a restart of the hub does not change. It is
+// zero for the repair of an attached volume, which no client has requested.
 func (o Operation) Since(va *storagev1.VolumeAttachment) time.Time {
 	switch {
 	case o == Detaching && va.DeletionTimestamp != nil:
@@ -90,7 +90,7 @@ func (o Operation) Since(va *storagev1.VolumeAttachment) time.Time {
 	return time.Time{}
 }
 
-// IsStuck reports whether the operation was asked for that long ago, and has had no success since.
+// IsStuck reports whether the operation was required that long ago, and has had no success since.
 func (o Operation) IsStuck(va *storagev1.VolumeAttachment, after time.Duration, now time.Time) bool {
 	since := o.Since(va)
 	return !since.IsZero() && now.Sub(since) >= after

@@ -42,7 +42,7 @@ func Finalizer(driver string) string {
 const keptFinalizers = 4096
 
 var (
-	knownFinalizers sync.Map // of strings, by driver: each event of the cluster asks for one
+	knownFinalizers sync.Map // of strings, by driver: each event of the cluster needs one
 	newFinalizers   atomic.Int64
 )
 

@@ -23,7 +23,7 @@ type Volume struct {
 	Name, ResourceVersion string
 	UID                   types.UID
 	Created               metav1.Time
-	Deleted               *metav1.Time // when its deletion was asked for; nil: it was not
+	Deleted               *metav1.Time // when its deletion was requested; nil: it was not
 	Finalizers            []string
 	Claim                 string  // namespace and name of the PersistentVolumeClaim, "" for none
 	MigratedTo            *string // of an in-tree volume that can be migrated: see AnnotationMigratedTo; nil of others
@@ -144,7 +144,7 @@ func (d Driver) capability(s *Source) (*csi.VolumeCapability, error) {
 	return capability, nil
 }
 
-// Releasable reports whether the PersistentVolume has the finalizer of a driver, which has to be removed as soon as no
+// Releasable reports whether the PersistentVolume has the finalizer of a driver, which must be removed as soon as no
 // VolumeAttachment names it: it is being deleted, or is an in-tree volume that was migrated back, from which csi-attacher
 // removes its finalizer too.
 func (v *Volume) Releasable(driver string) bool {

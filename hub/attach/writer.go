@@ -117,7 +117,7 @@ func (w Writer) AddFinalizers(ctx context.Context, plan Plan) (err error) {
 	var panicked, ofVolume error
 	var other sync.WaitGroup
 	defer other.Wait()                               // also after a panic
-	if patch := plan.VolumeFinalizer; patch != nil { // else a goroutine for one write would have to grow its stack
+	if patch := plan.VolumeFinalizer; patch != nil { // else the goroutine of a single write must grow its stack
 		panics.Go(&other, func(err error) { panicked = err }, func() {
 			_, ofVolume, _ = w.FinalizerWrites.Do(string(patch.UID), func() (any, error) { return nil, w.patchVolume(ctx, patch) })
 		})

@@ -32,7 +32,7 @@ func (e *NameError) Error() string {
 
 // Connect dials the endpoint of a driver once and verifies the driver behind it. It
 // blocks until the Session is ready, a step has failed, or ctx ends. It returns ErrNotReady, a
-// *NameError, an error that names the side which has to change its TLS or its address, or
+// *NameError, an error that names the side which must change its TLS or its address, or
 // the gRPC status of the call that failed. It reads the files of the driver's TLS each time.
 // The texts of the driver in these errors are sanitized; they have any length, and may repeat secrets
 // that the driver knows. count, which may be nil, is called for each call of the Session, also for the calls that

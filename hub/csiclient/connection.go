@@ -62,7 +62,7 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// handshaken are the credentials of a connection whose TLS handshake is done: gRPC only has to know that it is https.
+// handshaken are the credentials of a connection whose TLS handshake is done: gRPC must only know that it is https.
 type handshaken struct {
 	credentials.TransportCredentials
 }

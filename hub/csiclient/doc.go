@@ -8,7 +8,7 @@
 // were not read. When Session.Done is closed, the owner connects again.
 //
 // A connection to another machine uses mutual TLS 1.3. The handshake is made here, before
-// gRPC starts, so that an error says which side has to change what, and so that nothing is
+// gRPC starts, so that an error says which side must change what, and so that nothing is
 // sent to a server whose certificate is not trusted. When the TLS files are replaced by
 // others with which the driver can be reached, the Session is done: no further call begins
 // on it, calls in flight go on until they have ended, and the next Connect uses the new

@@ -103,7 +103,7 @@ func Truncate(text string, limit int) string {
 }
 
 // sanitizeError returns the error of a call with the same code and a sanitized message. It does not
-// truncate it: the caller has to find secrets in it first.
+// truncate it: the caller must find secrets in it first.
 func sanitizeError(err error) error {
 	s, ok := status.FromError(err)
 	if err == nil || !ok {

@@ -63,7 +63,7 @@ var (
 	errTooMuch  = fmt.Errorf("the driver's list takes more than %d MiB of memory", maxListing>>20)
 )
 
-// ListVolumes asks for all pages of the driver's volumes, with at most pageSize volumes on a page; 0 leaves that to the
+// ListVolumes reads all pages of the driver's volumes, with at most pageSize volumes on a page; 0 leaves that to the
 // driver. It returns the whole listing or an error, never a part. The error of a call is a gRPC status with the number
 // of the page and a sanitized message of any length; its code is Unavailable if the Session ended meanwhile. After a page that the
 // driver answers with Aborted (CSI spec: the token is not valid any more) the listing starts
@@ -82,7 +82,7 @@ func (s *Session) ListVolumes(ctx context.Context, pageSize int) (published Publ
 	return published, took, nil
 }
 
-// list asks for the pages from the first to the last, and adds their time to took. After a page that is too large it asks for half
+// list reads the pages from the first to the last, and adds their time to took. After a page that is too large it reads half
 // as many volumes, once.
 func (s *Session) list(ctx context.Context, pageSize int, took *time.Duration) (Published, error) {
 	l, halved := listing{published: Published{}, tokens: map[string]bool{}}, false
@@ -105,7 +105,7 @@ func (s *Session) list(ctx context.Context, pageSize int, took *time.Duration) (
 	}
 }
 
-// listPage asks for one page. Each page counts as a call of its own, so that a listing does
+// listPage reads one page. Each page counts as a call of its own, so that a listing does
 // not delay a Close until its last page. The page stays encoded: decoded, a page of empty entries would take fifty times its size.
 func (s *Session) listPage(ctx context.Context, token string, pageSize int, took *time.Duration) (page []byte, err error) {
 	select {

@@ -59,7 +59,7 @@ func Certificates(ctx context.Context, d registry.Driver) (own, server *x509.Cer
 	return material.Certificate.Leaf, conn.Conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil // secure has made it
 }
 
-// secure makes a mutual TLS handshake on a connection. Its error says which side has to
+// secure makes a mutual TLS handshake on a connection. Its error says which side must
 // change what. It leaves the connection open if it fails.
 func secure(ctx context.Context, raw net.Conn, t registry.TLS, m *tlsfiles.Material) (*connection, error) {
 	conn := tls.Client(raw, &tls.Config{
@@ -67,7 +67,7 @@ func secure(ctx context.Context, raw net.Conn, t registry.TLS, m *tlsfiles.Mater
 		RootCAs:    m.Authorities,
 		ServerName: t.ServerName,
 		NextProtos: []string{"h2"}, // gRPC servers insist
-		// Also if the server asks for other authorities: its error for our certificate says
+		// Also if the server names other CAs: its error for our certificate says
 		// more than its error for none.
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &m.Certificate, nil },
 	})
@@ -113,7 +113,7 @@ func whyUntrusted(err *tls.CertificateVerificationError, t registry.TLS) string 
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		leaf := err.UnverifiedCertificates[0]
-		return fmt.Sprintf("the certificate of the server, issued by %q, comes from no authority in %s: correct the file or the certificate",
+		return fmt.Sprintf("the certificate of the server, issued by %q, is signed by no CA in %s: correct the file or the certificate",
 			leaf.Issuer.String(), t.CAFile)
 	}
 	return "the certificate of the server cannot be trusted"
@@ -132,7 +132,7 @@ func remoteAlert(err error) (string, bool) {
 func whyRefused(alert string, t registry.TLS) string {
 	switch alert {
 	case "unknown certificate authority":
-		return fmt.Sprintf("the server refuses the client certificate in %s, it does not know the authority that it comes from: correct the file, or --client-ca of the proxy there", t.CertFile)
+		return fmt.Sprintf("the server refuses the client certificate in %s, it does not know the CA that signed it: correct the file, or --client-ca of the proxy there", t.CertFile)
 	case "expired certificate":
 		return fmt.Sprintf("the server refuses the client certificate in %s, it has expired: renew it", t.CertFile)
 	case "bad certificate", "unsupported certificate", "revoked certificate", "unknown certificate", "certificate required", "access denied":
@@ -162,7 +162,7 @@ func whyNoGRPC(d registry.Driver, conn *connection, err error) error {
 // followFiles ends the Session when its TLS files have been replaced by others with which
 // the driver can be reached: the owner then connects with the new files. Calls in flight
 // finish on the old connection. Files that are not whole, or that the driver's side refuses,
-// change nothing. But if the driver's certificate is not from the new authorities, the
+// change nothing. But if the driver's certificate is not signed by a CA in the new files, the
 // Session ends in any case: it would still send secrets to that driver. followFiles returns
 // when the Session is done.
 func (s *Session) followFiles(d registry.Driver, used *tlsfiles.Material, ticks <-chan time.Time) {

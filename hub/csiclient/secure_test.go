@@ -122,7 +122,7 @@ func TestRefusedTLSSaysWhichSideHasToChangeWhat(t *testing.T) {
 			config.Certificates = []tls.Certificate{p.hubCA.Issue(certtest.Request{Names: []string{serverName}}).TLS()}
 			return config
 		}, func(p *parties) []string {
-			return []string{`issued by "CN=hub CA"`, "comes from no authority in " + p.files.CAFile}
+			return []string{`issued by "CN=hub CA"`, "is signed by no CA in " + p.files.CAFile}
 		}},
 		{"the driver has another name", func(t *testing.T, p *parties) *tls.Config {
 			config := p.serverTLS()
@@ -148,7 +148,7 @@ func TestRefusedTLSSaysWhichSideHasToChangeWhat(t *testing.T) {
 			p.write(t, p.driverCA, p.driverCA.Issue(certtest.Request{}))
 			return p.serverTLS()
 		}, func(p *parties) []string {
-			return []string{"the server refuses the client certificate in " + p.files.CertFile, "does not know the authority", "--client-ca of the proxy"}
+			return []string{"the server refuses the client certificate in " + p.files.CertFile, "does not know the CA", "--client-ca of the proxy"}
 		}},
 		{"our certificate is not to the driver's taste", func(t *testing.T, p *parties) *tls.Config {
 			config := p.serverTLS()

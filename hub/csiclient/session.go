@@ -87,7 +87,7 @@ func (c Capabilities) Names() []string {
 // Info returns what the driver reported about itself. It does not change during a Session.
 func (s *Session) Info() Info { return s.info }
 
-// Ended returns a context that ends when the Session is closed, or when the connection has ended or has to be replaced
+// Ended returns a context that ends when the Session is closed, or when the connection has ended or must be replaced
 // because the TLS files have changed or the driver has sent a GOAWAY. Then no further call
 // begins, and calls in flight go on until they have ended.
 func (s *Session) Ended() context.Context { return s.ended }

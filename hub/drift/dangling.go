@@ -17,7 +17,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// dangling is a volume that a listing has on a node where no VolumeAttachment asks for it.
+// dangling is a volume that a listing has on a node without a VolumeAttachment that needs it there.
 type dangling struct {
 	record attach.Record
 	volume *attach.Volume
@@ -42,7 +42,7 @@ func (w *Watch) Reported() []status.DanglingPublication {
 	return reported
 }
 
-// checkDangling acts on the volumes that two listings in a row have on nodes of this cluster where no VolumeAttachment asks for them.
+// checkDangling acts on the volumes that two listings in a row have on nodes of this cluster where no VolumeAttachment needs them.
 func (w *Watch) checkDangling(ctx context.Context, l listing) {
 	found, round := map[attach.Target]*dangling{}, w.Nodes.Round() // each Node is read once, and not for each volume
 	w.findAttachments(&l)
@@ -75,7 +75,7 @@ func (w *Watch) checkDangling(ctx context.Context, l listing) {
 	w.dangling = found
 }
 
-// act reports a dangling volume, and asks for its detach if nothing keeps it.
+// act reports a dangling volume, and has it detached if nothing keeps it.
 func (w *Watch) act(d *dangling, kept string) {
 	action, end := registry.UnexpectedDetach, "detaching it there"
 	if kept != "" {
@@ -83,10 +83,10 @@ func (w *Watch) act(d *dangling, kept string) {
 	}
 	id := volume.Identity{Node: d.nodes[0], PersistentVolume: d.volume.Name}
 	w.Metrics.Drift("unexpected", string(action))
-	w.Warn(d.volume.Object(), driftDetected, fmt.Sprintf("the driver reports volume %q on node %q (node ID %q), where no VolumeAttachment asks for it; %s",
+	w.Warn(d.volume.Object(), driftDetected, fmt.Sprintf("the driver reports volume %q on node %q (node ID %q) without a VolumeAttachment; %s",
 		d.volume.Handle, id.Node, d.record.Target.NodeID, end))
 	w.Log(w.DanglingLogger(volume.Dangling{Publication: volume.Publication{Record: d.record}, FormerOwner: id}), true,
-		"The driver reports the volume on a node where no VolumeAttachment asks for it", "kind", "unexpected", "action", action, "kept", kept)
+		"The driver reports the volume on a node without a VolumeAttachment", "kind", "unexpected", "action", action, "kept", kept)
 	if kept == "" {
 		w.Table.Found(id, d.record)
 	}
@@ -127,9 +127,9 @@ func (w *Watch) whyKept(ctx context.Context, round uint64, d *dangling) string {
 	return unsure
 }
 
-// dangling returns the targets on nodes of this cluster that a listing has and no VolumeAttachment surely asks for.
+// dangling returns the targets on nodes of this cluster that a listing has and that no VolumeAttachment surely needs.
 func (l *listing) dangling() []attach.Target {
-	if !l.driver.Capabilities.PublishUnpublish || l.driver.NoAttach { // nobody has to ask for a volume
+	if !l.driver.Capabilities.PublishUnpublish || l.driver.NoAttach { // a volume needs no VolumeAttachment
 		return nil
 	}
 	var targets []attach.Target
@@ -143,7 +143,7 @@ func (l *listing) dangling() []attach.Target {
 	return targets
 }
 
-// findAttachments finds what the driver's VolumeAttachments may ask for, also those that are gone or have changed since the first page:
+// findAttachments finds what the driver's VolumeAttachments may need, also those that are gone or have changed since the first page:
 // the noted volume, or else that of their PersistentVolume, at the noted node ID and at that of their node.
 func (w *Watch) findAttachments(l *listing) {
 	l.nodes, l.named, l.attachments = w.Cluster.NodesOfDriver(l.driver.Name), map[attach.Target]bool{}, map[string][]*storagev1.VolumeAttachment{}
@@ -211,7 +211,7 @@ func (w *Watch) look(l *listing, at attach.Target) (d *dangling, why string) {
 		unknown := noted.VolumeHandle == "" && (va.Status.Attached || l.driver.RecordsCall(va)) &&
 			(l.driver.IsMigrated() || !attach.OfAnotherVolume(va, at.VolumeHandle))
 		if unknown || attach.VolumeName(va) == v.Name || handle != "" && l.driver.ListedHandle(handle, at.NodeID) == at.VolumeHandle {
-			return nil, "VolumeAttachment " + va.Name + " may ask for it there"
+			return nil, "VolumeAttachment " + va.Name + " may need it there"
 		}
 	}
 	for _, va := range w.Cluster.AttachmentsOfVolume(v.Name) {
@@ -220,7 +220,7 @@ func (w *Watch) look(l *listing, at attach.Target) (d *dangling, why string) {
 		case isOurs && missing: // the formats of IDs may differ
 			return nil, "the driver does not report the volume on the node of VolumeAttachment " + va.Name + ", where it is attached"
 		case !isOurs && slices.Contains(nodes, va.Spec.NodeName): // of a driver that wraps this one, say
-			return nil, "VolumeAttachment " + va.Name + " may ask for it there"
+			return nil, "VolumeAttachment " + va.Name + " may need it there"
 		}
 	}
 	return d, ""

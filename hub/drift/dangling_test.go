@@ -43,7 +43,7 @@ func TestVolumeIsKeptForTheFirstReasonThatHolds(t *testing.T) {
 		{func() { w.put(csiNode("id-1")) }, "no PersistentVolume of the driver in this cluster has the volume handle", false},
 		{func() { w.put(newVolume(), twin) }, "two PersistentVolumes have the volume handle: ", false},
 		{func() { w.remove(attach.VolumeOf(twin)) }, "the cache may lack VolumeAttachments that a former leader has worked for", false},
-		{func() { knowsAll = true }, "VolumeAttachment va-1 may ask for it there", false},
+		{func() { knowsAll = true }, "VolumeAttachment va-1 may need it there", false},
 		{func() { w.remove(asking) }, "the driver does not report the volume on the node of VolumeAttachment lost, where it is attached", false},
 		{func() { w.remove(lost) }, "drift.unexpected is report", true},
 		{func() { w.drift.Unexpected = registry.UnexpectedDetach }, "whether it is in use on node node-1 is not known: no", true},

@@ -102,8 +102,8 @@ type listing struct {
 	before    map[string]*storagev1.VolumeAttachment // by name, those without work before the first page; compare takes out what has not changed
 	after     []*storagev1.VolumeAttachment
 	nodes     map[string][]string // names, by node ID
-	// named are the targets that a VolumeAttachment surely asks for, attachments the VolumeAttachments by the node IDs at which they may
-	// ask for a volume; "": at any.
+	// named are the targets that a VolumeAttachment surely needs, attachments the VolumeAttachments by the node IDs at which they may
+	// need a volume; "": at any.
 	named       map[attach.Target]bool
 	attachments map[string][]*storagev1.VolumeAttachment
 	volumes     map[string][]*attach.Volume // that may be at the targets, by attach.Driver.HandleKey

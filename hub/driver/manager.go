@@ -49,7 +49,7 @@ type Options struct {
 	Probes *probes.Probes
 	// Connect connects to a driver; nil means csiclient.Connect.
 	Connect func(context.Context, registry.Driver) (Session, error)
-	// Rights asks for the rights of this process; nil: the checklist does not have them.
+	// Rights reads the rights of this process; nil: the checklist does not have them.
 	Rights view.RightsFunc
 
 	Cluster *cache.Cluster
@@ -156,7 +156,7 @@ func (m *Manager) watch() (state, <-chan struct{}) {
 // keptFailures is the number of a driver's latest failures that the status shows.
 const keptFailures = 10
 
-// countFailure counts a try that failed, for the status and in the metrics. took is the time since the operation was first asked for.
+// countFailure counts a try that failed, for the status and in the metrics. took is the time since the operation was first required.
 func (m *Manager) countFailure(err error, f status.Failure, took time.Duration) {
 	m.Metrics.Operation(f.Operation, status.ResultOf(err), took)
 	m.mu.Lock()

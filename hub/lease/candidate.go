@@ -177,7 +177,7 @@ func (c *candidate) updateReach(limit time.Duration) (changed <-chan struct{}, a
 }
 
 // reached returns whether the driver can be called from here, and since when the candidacy
-// stands: since it was made, or since the driver counts as callable again.
+// counts: since it was made, or since the driver counts as callable again.
 func (c *candidate) reached() (r Reach, opened time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,7 +267,7 @@ func problem(err error) string {
 }
 
 // attempt tries to take the lease, and serves if that succeeds. ended reports that Serve has
-// returned by itself.
+// returned without being asked to stop.
 func (c *candidate) attempt(ctx context.Context) (ended bool, err error) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("lease", c.candidacy.Lease))
 	term, err := c.lock.acquire(ctx, c.tried)

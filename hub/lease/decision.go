@@ -97,7 +97,7 @@ func heldBy(l *coordinationv1.Lease) string {
 	return fmt.Sprintf("held by %s since %s", holder, l.Spec.AcquireTime.UTC().Format(time.RFC3339))
 }
 
-// handsOver reports whether the holder of a lease has to hand it over to the owner of the
+// handsOver reports whether the holder of a lease must hand it over to the owner of the
 // driver, and if not, when to ask again (zero: after a change). An owner that was passed
 // over gets nothing: it did not take the lease, and would not the next time.
 func handsOver(now time.Time, self, passedOver string, assigned assignment, stable time.Duration) (yes bool, again time.Time) {

@@ -28,7 +28,7 @@
 // should compete: the lease alone keeps two processes apart. The Leases of dead replicas stay
 // for an hour. A replica that starts tells them apart by their renewTime (newestRenewal).
 //
-// A lease is taken only while the driver can be called from here: a csi-attacher that is away
+// A lease is taken only while the driver can be called from here: a csi-attacher that is not there
 // for a moment may reach the driver, and would wait for ever. Whether a replica can call a
 // driver may change at any time (Candidacy.Reach). A change is announced and ends no term: the
 // lease is kept until another replica can call the driver. Serve may release the lease so that
@@ -41,7 +41,7 @@
 //
 // # What is assumed, and what follows
 //
-// No two clocks have to show the same time. A Lease carries the time of its holder, and nobody decides by it who may act.
+// Clocks may differ. A Lease carries the time of its holder, and nobody decides by it who may act.
 //
 //   - Each process measures with its own clock: the holder since it sent the last renewal that succeeded, who waits since
 //     it saw the Lease in its present state. The clocks of the holder, of who waits and of the driver's machine must not

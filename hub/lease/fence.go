@@ -30,7 +30,7 @@ func fenceMargin(duration time.Duration) time.Duration {
 
 // endsInTime reports whether a request that takes at most longest, and begins when the lease
 // was renewed age ago, ends before the margin of the lease begins. A request that does not fit
-// into a lease only has to begin by then.
+// into a lease must only begin by then.
 func endsInTime(margin, age, longest, duration, retry time.Duration) bool {
 	limit := duration - margin
 	if age >= limit {

@@ -22,7 +22,7 @@ type leader struct {
 }
 
 // lead serves until the work has ended. The lease is still held when lead returns, unless it
-// was lost. ended reports that Serve has returned by itself.
+// was lost. ended reports that Serve has returned without being asked to stop.
 func (c *candidate) lead(ctx context.Context, t *Term) (ended bool, err error) {
 	stop, end := context.WithCancel(ctx)
 	l := &leader{candidate: c, term: t, stop: stop, end: end}

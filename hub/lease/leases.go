@@ -122,7 +122,7 @@ func (l *Leases) updateMembers(started time.Time) (next time.Time) {
 	case !state.listed:
 		return next
 	default:
-		// The API server is away, and no replica can renew: the last live members stay.
+		// The API server cannot be reached, and no replica can renew: the last live members stay.
 		for n, seen := range announced {
 			seen.since = now
 			announced[n] = seen

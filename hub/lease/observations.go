@@ -13,7 +13,7 @@ import (
 
 // observation is the last known state of a Lease.
 type observation struct {
-	known   bool                 // false: nobody has asked for the Lease yet
+	known   bool                 // false: nobody has needed the Lease yet
 	present bool                 // the Lease exists
 	lease   coordinationv1.Lease // as last seen, also if it was deleted since; read-only
 	// since is when this process first saw the Lease in this state, by its own monotonic

@@ -1,12 +1,12 @@
 // Package queue decides which work of one driver starts, and when.
 //
 // A Queue has an Item for each VolumeAttachment that needs work, for each dangling publication, and for each finalizer of a
-// PersistentVolume that may have to be removed. An item is in one of four states: Delayed, until a time; Parked, until
-// what it waits for has changed; Ready, in its lane; Running, with a worker. An event asks for it (Add), Run hands it to a
+// PersistentVolume that is perhaps to be removed. An item is in one of four states: Delayed, until a time; Parked, until
+// what it waits for has changed; Ready, in its lane; Running, with a worker. An event adds it (Add), Run hands it to a
 // worker, the worker asks before each call (MayCall), and ends the run (End).
 //
 // Whether an item may start is asked in this order: its volume, its lane, its node. An item that may not is parked, its
-// Wait is the reason, and it is asked for again when that is signalled:
+// Wait is the reason, and it is added again when that is signalled:
 //
 //   - Its volume (signalVolume): other items of the volume go first, or are in flight. next decides about all items of a
 //     volume together, whenever one of them has changed. It is pure.
@@ -14,7 +14,7 @@
 //
 // One list of alarms has what Start looks at next: items whose delays end, nodes that were signalled, and full nodes to try.
 //
-// Package volume has what is believed of volumes; the Queue asks for it by Beliefs. One mutex guards both: volumes, lanes and
+// Package volume has what is believed of volumes; the Queue reads it by Beliefs. One mutex guards both: volumes, lanes and
 // nodes depend on each other, and on what is believed. No method does more than bookkeeping under it.
 //
 // # Rules
@@ -34,7 +34,7 @@
 // was refused, another one is tried after the first pause, since the driver may refuse that volume alone. So a really full node
 // gets one call for each pause, and tries are refused at most once more than they succeed.
 //
-// Suspects. An item during whose calls the connection ended more than three times in a row, by itself or because the driver
+// Suspects. An item during whose calls the connection ended more than three times in a row, on the other side or because the driver
 // answered nothing, may be what ends or blocks the driver's process. A new connection, Probe or term does not end its backoff,
 // and it waits for a part of that again after the driver was away, so that the calls for other volumes have time.
 //

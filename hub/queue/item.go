@@ -29,14 +29,14 @@ type Key struct {
 // AttachmentKey is the key of a VolumeAttachment.
 func AttachmentKey(name string) Key { return Key{Kind: AttachmentKind, Name: name} }
 
-// FinalizerKey is the key of a PersistentVolume whose finalizer may have to be removed.
+// FinalizerKey is the key of a PersistentVolume whose finalizer must perhaps be removed.
 func FinalizerKey(name string) Key { return Key{Kind: FinalizerKind, Name: name} }
 
 // DanglingKey is the key of a dangling publication.
 func DanglingKey(t attach.Target) Key { return Key{Kind: DanglingKind, Target: t} }
 
 // Place is where an item calls the driver, and for which volume. Without a volume handle the item is
-// unplaced: a worker has to read the objects first.
+// unplaced: a worker must read the objects first.
 type Place struct {
 	Target attach.Target
 	Node   string // name of the Kubernetes node
@@ -104,7 +104,7 @@ type Wait struct {
 type Progress struct {
 	Lane  Lane
 	State State
-	Asked time.Time       // when the work was first asked for
+	Asked time.Time       // when the work was first required
 	Due   time.Time       // when it runs, if it is Delayed
 	Wait  Wait            // what it waits for, if it is Ready or Parked
 	Tries int             // that have failed in a row, see Failed
@@ -129,7 +129,7 @@ type Item struct {
 
 	place Place
 
-	again   bool // it was asked for during its run
+	again   bool // Add was called during its run
 	renewed bool // Renew or RetryNow was called during its run
 	pauses  bool // its delay is not a backoff: attaches elsewhere wait for it
 	called  bool // its worker has called MayCall in this run
@@ -142,7 +142,7 @@ type Item struct {
 	// The steps of the Queue at which it last became due, last could call the driver, and last failed.
 	came, served, tried uint64
 
-	repeats int       // runs in a row at whose end the worker asked for another run at once
+	repeats int       // runs in a row at whose end the worker wanted another run at once
 	began   time.Time // when it began to run
 }
 
@@ -152,7 +152,7 @@ func (e *Item) isAdmitted() bool {
 }
 
 const (
-	// A worker may ask for another run of its item at once, but not twice in a row. An item that waits for an
+	// A worker may want another run of its item at once, but not twice in a row. An item that waits for an
 	// event, such as the end of a connection, would keep a processor and the Kubernetes API busy until then. The
 	// pause doubles each time.
 	repeatPause    = 100 * time.Millisecond

@@ -48,7 +48,7 @@ func (q *Queue) parkAt(n *node, e *Item) {
 }
 
 // inOrderOfNode orders the items that wait at a node: detaches make room, and repairs go last. Attaches that were refused
-// go behind the others, as the driver may refuse their volumes alone. Else the longest asked for goes first.
+// go behind the others, as the driver may refuse their volumes alone. Else the item that was required first goes first.
 func inOrderOfNode(a, b *Item) int {
 	rank := [LaneCount]int{DetachLane: 0, AttachLane: 1, DriftLane: 2}
 	return cmp.Or(cmp.Compare(rank[a.Lane], rank[b.Lane]), cmp.Compare(a.refusedAt, b.refusedAt), a.Asked.Compare(b.Asked), cmp.Compare(a.Key.Name, b.Key.Name))

@@ -18,7 +18,7 @@ const WedgedAfter = time.Minute
 // mostParked is how many items Start parks under one lock of the mutex: others must not wait for it.
 const mostParked = 200
 
-// Beliefs is what is believed of the driver's volumes, as far as the Queue asks for it. Its methods are called with the
+// Beliefs is what is believed of the driver's volumes, as far as the Queue needs it. Its methods are called with the
 // mutex locked, and do not block.
 type Beliefs interface {
 	// NeedsPlace reports whether the attach of an item takes one more place on its node. repair: it attaches what is lost.
@@ -44,7 +44,7 @@ type Queue struct {
 
 // term is what a Queue keeps for one term.
 type term struct {
-	wake    chan struct{}      // an item may have to start
+	wake    chan struct{}      // perhaps an item can start
 	items   map[Key]*Item      // nil: there is no term
 	volumes map[string][]*Item // the items that are placed there, by volume handle
 	nodes   map[string]*node   // by name, those that items use or wait for
@@ -126,7 +126,7 @@ func (q *Queue) Run(ctx context.Context, start func(*Item)) {
 }
 
 // Start returns an item that starts now, on which the caller works, or nil and the time until another item may start; 0: Start has
-// parked many items, and has to be called again.
+// parked many items, and must be called again.
 func (q *Queue) Start(now time.Time) (*Item, time.Duration) {
 	defer q.lock()()
 	q.looked = now

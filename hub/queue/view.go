@@ -12,7 +12,7 @@ func (q *Queue) Workers(l Lane, now time.Time) int {
 	return q.most(l, now)
 }
 
-// All returns the progress of all items, and whether they are all the work that the objects ask for. They are not before the driver
+// All returns the progress of all items, and whether they are all the work that the objects require. They are not before the driver
 // could be called for the first time in a term, and after the term.
 func (q *Queue) All() (all map[Key]Progress, complete bool) {
 	defer q.lock()()

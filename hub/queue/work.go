@@ -8,7 +8,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// Add asks for a run of the item of a key at once: it ends a delay. An item that is running runs again
+// Add has the item of a key run at once: it ends a delay. An item that is running runs again
 // afterwards, unless its worker calls ClearChanged. Between terms Add does nothing.
 func (q *Queue) Add(key Key, l Lane, p Place) {
 	defer q.lock()()
@@ -121,10 +121,10 @@ type End struct {
 	waited   bool // other calls for the volume go on waiting for it
 }
 
-// Finished ends an item, unless it was asked for during its run.
+// Finished ends an item, unless Add was called during its run.
 var Finished = End{finished: true}
 
-// Again has an item run again in a lane, at once. If it runs once more for the same reason, and nobody has asked for the item
+// Again has an item run again in a lane, at once. If it runs once more for the same reason, and nobody has added the item
 // meanwhile, it pauses; others that wait for it go on waiting.
 func Again(l Lane) End { return End{lane: l} }
 
@@ -175,7 +175,7 @@ func (q *Queue) free(e *Item) {
 	q.signal()
 }
 
-// ClearChanged reports whether a running item was asked for since its run began, or since the last call of
+// ClearChanged reports whether Add was called for a running item since its run began, or since the last call of
 // ClearChanged. The caller takes that change into account, so it causes no other run.
 func (q *Queue) ClearChanged(e *Item) (changed bool) {
 	defer q.lock()()

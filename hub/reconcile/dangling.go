@@ -55,7 +55,7 @@ func (w *Worker) workOnDangling(ctx context.Context, e *queue.Item) {
 		lately := round{nodes: r.nodes} // the nodes that were read lately and since the last try
 		since := slices.MaxFunc([]time.Time{u.Failed, time.Now().Add(-w.Settings().Retry.Max)}, time.Time.Compare)
 		lately.read = func(_ context.Context, name string) (*corev1.Node, error) { return w.nodes.Last(name, since), nil }
-		if err = nil; !u.Listed { // else detachDangling asks for all reasons
+		if err = nil; !u.Listed { // else detachDangling looks for all reasons
 			err = w.checkDangling(ctx, lately, u)
 		}
 		if err == nil {
@@ -74,7 +74,7 @@ func (w *Worker) detachDangling(ctx context.Context, r round, u volume.Dangling)
 	owner, err := w.owners(ctx, u.FormerOwner, u.Target, false)
 	switch {
 	case u.Listed && err == nil && owner != volume.NoOwner:
-		kept = "a VolumeAttachment asks for it there by now"
+		kept = "a VolumeAttachment needs it there now"
 	case owner == volume.Owned:
 		w.Table.Resolve(u)
 		return nil
@@ -149,7 +149,7 @@ func (w *Worker) endOfDangling(ctx context.Context, e *queue.Item, u volume.Dang
 		delay = settings.Retry.Max - time.Duration(jitter()*float64(settings.Retry.Max)/5) // one read of the node then tells of all
 	}
 	w.logFailed(logger, e, attach.Detaching, u.Failures, cause, delay, err)
-	if used || attach.NotReady(err) { // the driver was not called: an attach elsewhere has to wait for this detach
+	if used || attach.NotReady(err) { // the driver was not called: an attach elsewhere must wait for this detach
 		return queue.Postpone(queue.DetachLane, delay)
 	}
 	return queue.BackOff(queue.DetachLane, delay)

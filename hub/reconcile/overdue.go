@@ -48,7 +48,7 @@ func (w *Worker) ReportOverdue(ctx context.Context) {
 			w.Warn(va, titleOf(op)+stuckEvent, fmt.Sprintf("%s requested at %s without success, retries continue", op, op.Since(va).UTC().Format(time.RFC3339)))
 		}
 		item, _ := w.Queue.Look(queue.AttachmentKey(va.Name))
-		// While a call hangs or the driver is away, no try fails: an older error in the status is not the reason. Each of the two is
+		// While a call hangs or the driver cannot be reached, no try fails: an older error in the status is not the reason. Each of the two is
 		// written once. Otherwise the error there is the last one.
 		calling, away := !item.Call.Since.IsZero(), w.Away()
 		down := !calling && away != nil

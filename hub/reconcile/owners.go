@@ -82,7 +82,7 @@ func (w *Worker) read(ctx context.Context, name string) (*storagev1.VolumeAttach
 
 // candidates returns the names of other VolumeAttachments that may own a volume at a target. It looks at
 // those whose note has the node ID (another node may have it by now), at those that name the same
-// PersistentVolume and, unless they have to be surely about the volume, at those on the node and of the handle.
+// PersistentVolume and, unless they must be surely about the volume, at those on the node and of the handle.
 func (w *Worker) candidates(formerOwner volume.Identity, target attach.Target, surely bool) []string {
 	some := slices.Concat(w.Cluster.AttachmentsAtNodeID(target.NodeID), w.Cluster.AttachmentsOfVolume(formerOwner.PersistentVolume))
 	if !surely {

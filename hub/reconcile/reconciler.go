@@ -94,7 +94,7 @@ type Worker struct {
 	callsSeen, noCallsAt atomic.Int64
 	noAttach             atomic.Bool // attachRequired was false at the last backfill
 
-	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first asked for in this term, see knowsAll
+	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first read in this term, see knowsAll
 }
 
 // New begins the work of a term. The Queue stays shut.

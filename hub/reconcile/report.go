@@ -43,7 +43,7 @@ func (w *Worker) logFailed(logger klog.Logger, e *queue.Item, op attach.Operatio
 	w.logError(logger, due, err, titleOf(op)+" failed", values...)
 }
 
-// logSucceeded logs a try that succeeded, took after the operation was first asked for. endsFailure: a try failed before, perhaps of an
+// logSucceeded logs a try that succeeded, took after the operation was first required. endsFailure: a try failed before, perhaps of an
 // attach before this detach.
 func (w *Worker) logSucceeded(logger klog.Logger, op attach.Operation, tries int, endsFailure bool, took time.Duration) {
 	w.logLine(logger, endsFailure, titleOf(op)+"ed volume", "operation", op.String(), "tries", tries, "duration", took)

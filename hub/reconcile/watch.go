@@ -41,8 +41,8 @@ func (w *Worker) Resync() {
 	}
 }
 
-// eachDue calls enqueue for each dangling publication, and for each object in the caches that needs work. The VolumeAttachment that was
-// asked for first comes first: the attaches to a full node go in the order in which they are added. It returns how many volumes are to
+// eachDue calls enqueue for each dangling publication, and for each object in the caches that needs work. The oldest
+// VolumeAttachment comes first: the attaches to a full node go in the order in which they are added. It returns how many volumes are to
 // be detached only because attachRequired is false.
 func (w *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.Lane, queue.Place)) (unrequired int) {
 	for _, u := range w.Table.AllDangling() { // first: they go before an attach elsewhere

@@ -22,7 +22,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// Work makes one run of an item. ctx ends when calls in flight have to end: at the end of the grace, or when
+// Work makes one run of an item. ctx ends when calls in flight must end: at the end of the grace, or when
 // the lease is lost.
 func (w *Worker) Work(ctx context.Context, e *queue.Item) {
 	e.Retries.Session = w.Session()
@@ -104,7 +104,7 @@ func (w *Worker) ended(e *queue.Item) {
 // renewed, or lost.
 const fencePause = 100 * time.Millisecond
 
-// errBlocked means that an item has to wait for another item, or for a worker of another lane. Its worker must not use
+// errBlocked means that an item must wait for another item, or for a worker of another lane. Its worker must not use
 // it any more.
 var errBlocked = errors.New("blocked by other work")
 
@@ -184,7 +184,7 @@ func (w *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.Volume
 	}
 	w.logFailed(w.VolumeLogger(va), e, op, failures, cause, delay, err)
 	end := queue.BackOff(lane, delay)
-	// The driver was not called, so an attach elsewhere has to wait for this detach, unless the volume is
+	// The driver was not called, so an attach elsewhere must wait for this detach, unless the volume is
 	// unpublished already.
 	if delay > 0 && attach.NotReady(err) && w.Table.Look(va.Name, va.UID).Belief != volume.Unpublished {
 		end = queue.Postpone(lane, delay)

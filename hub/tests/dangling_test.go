@@ -62,7 +62,7 @@ func TestDanglingVolumeIsReportedOnceAndLeftAlone(t *testing.T) {
 			t.Errorf("shown: %+v", shown)
 		}
 		events := v.eventsWith("DriftDetected")
-		if len(events) != 1 || !strings.Contains(events[0], `volume "v" on node "n" (node ID "id-n"), where no VolumeAttachment asks for it; not detaching it there because drift.unexpected is report`) {
+		if len(events) != 1 || !strings.Contains(events[0], `volume "v" on node "n" (node ID "id-n") without a VolumeAttachment; not detaching it there because drift.unexpected is report`) {
 			t.Errorf("Events: %q", events)
 		}
 		if got := v.metric("attach_hub_drift_total"); got != 1 || v.unpublishes() > 0 {

@@ -115,10 +115,10 @@ func TestStateOfADriverSaysWhatIsWrongWithItsTLS(t *testing.T) {
 		serverName string
 		want       string
 	}{
-		{"wrong CA", otherCA, own, "driver.storage.svc", "comes from no authority in"},
+		{"wrong CA", otherCA, own, "driver.storage.svc", "is signed by no CA in"},
 		{"wrong server name", driverCA, own, "elsewhere.svc", "elsewhere.svc"},
 		{"own certificate expired", driverCA, hubCA.Issue(certtest.Request{Names: []string{"hub"}, From: time.Now().Add(-2 * time.Hour), To: time.Now().Add(-time.Hour)}), "driver.storage.svc", "expired at"},
-		{"own certificate not accepted", driverCA, otherCA.Issue(certtest.Request{Names: []string{"hub"}}), "driver.storage.svc", "does not know the authority"},
+		{"own certificate not accepted", driverCA, otherCA.Issue(certtest.Request{Names: []string{"hub"}}), "driver.storage.svc", "does not know the CA"},
 	} {
 		f := certtest.Write(t, t.TempDir(), test.authority, test.own)
 		updates <- registry.Snapshot{w.name("d"): {Name: w.name("d"), Endpoint: registry.Endpoint(server.Endpoint()), Settings: registry.DefaultSettings(),

@@ -174,7 +174,7 @@ func (t *Table) Required(d attach.Driver, va *storagev1.VolumeAttachment) (attac
 func (t *Table) SetLost(va *storagev1.VolumeAttachment, lost bool) {
 	defer t.lock()()
 	if a := t.attachment(va.Name, va.UID); a != nil {
-		a.Lost = lost || a.Lost && a.Belief == Published // then the status has to get the new publish context
+		a.Lost = lost || a.Lost && a.Belief == Published // then the status must get the new publish context
 	}
 }
 
@@ -218,7 +218,7 @@ func (t *Table) Gone(id Identity, last *attach.Record, noted bool) {
 }
 
 // Missing ends the Attachment of a VolumeAttachment, or of any with its name if uid is "", and reports whether there was one: the
-// cache or a live read has shown that the object is gone. An object that gets its name later asks for the item.
+// cache or a live read has shown that the object is gone. An object that gets its name later adds the item.
 func (t *Table) Missing(name string, uid types.UID) bool {
 	defer t.lock()()
 	a := t.attachments[name]

@@ -24,7 +24,7 @@ type Dangling struct {
 	Failures int       // in a row
 	Error    string    // the last one
 	Failed   time.Time // when the last one was
-	// Unconfirmed is the time since which another process has to detach it; zero: this process has to.
+	// Unconfirmed is the time since which another process must detach it; zero: this process must.
 	Unconfirmed time.Time
 	// Gap is the end of the last term, if another process may have worked for the driver since. Confirm
 	// resets it.
@@ -45,7 +45,7 @@ func (u *Dangling) Place() queue.Place {
 	return queue.Place{Target: u.Target, Node: u.FormerOwner.Node, Shared: u.Nodes == attach.MultiNode}
 }
 
-// disown makes a publication of a VolumeAttachment dangling, and asks for its detach. Earlier failures still count
+// disown makes a publication of a VolumeAttachment dangling, and adds its detach. Earlier failures still count
 // if the same VolumeAttachment disowned it before.
 func (t *Table) disown(id Identity, p Publication) *Dangling {
 	u, times := t.dangling[p.Target], 1
@@ -153,7 +153,7 @@ func (u *Dangling) Hopeless(stuckAfter time.Duration, session, now time.Time) bo
 
 // While another process has the lease, it may detach what is dangling here.
 
-// unconfirmedFor is how long a dangling publication is kept that another process has to detach: longer than
+// unconfirmedFor is how long a dangling publication is kept that another process must detach: longer than
 // an outage of a storage system.
 const unconfirmedFor = 24 * time.Hour
 
@@ -233,7 +233,7 @@ func (t *Table) Touched(target attach.Target) bool {
 	return t.touched[target] || t.dangling[target] != nil || t.Queue.IsAtLocked(target)
 }
 
-// Found makes a publication dangling that only the driver reports, and asks for its detach. No VolumeAttachment asks for
+// Found makes a publication dangling that only the driver reports, and adds its detach. No VolumeAttachment needs
 // the volume there; id has the node and the PersistentVolume alone. Found does nothing if the publication is dangling
 // already.
 func (t *Table) Found(id Identity, r attach.Record) {

@@ -114,7 +114,7 @@ func (t *Table) each(do func(*Publication)) {
 	}
 }
 
-// OwesDetach reports whether this process has to detach a dangling publication, or may have to when a
+// OwesDetach reports whether this process must detach a dangling publication, or perhaps must when a
 // worker has ended.
 func (t *Table) OwesDetach() bool {
 	defer t.lock()()
@@ -130,7 +130,7 @@ func (t *Table) OwesDetach() bool {
 
 // Withholds reports whether a PersistentVolume must keep its finalizer: a VolumeAttachment of it is not known
 // to have ended, or a publication of its volume is dangling. Both count for at most stuckAfter: while
-// the driver is away they may never end.
+// the driver cannot be reached they may never end.
 func (t *Table) Withholds(persistentVolume, handle string, stuckAfter time.Duration, now time.Time) (named, published bool) {
 	defer t.lock()()
 	for _, a := range t.attachments {

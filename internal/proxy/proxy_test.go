@@ -138,7 +138,7 @@ func TestReplacedCertificatesHoldForTheNextClient(t *testing.T) {
 	certtest.Write(t, filepath.Dir(s.files.Cert), newHubCA, next)
 	s.look()
 	s.logged("Loaded new TLS files")
-	s.refused(hub, "comes from no authority in", "")
+	s.refused(hub, "is signed by no CA in", "")
 	s.proxyCA = newCA
 	s.refused(s.hub(), "refuses the client certificate", "Refused a client in the TLS handshake")
 	s.hubCA = newHubCA

@@ -10,7 +10,7 @@
 {{- toJson .Values.drivers }}
 {{- end }}
 
-{{/* Values that are valid each by itself, and of which no Pod can come that works. */}}
+{{/* Values that are valid, but of which no Pod can come that works. */}}
 {{- define "hub.check" -}}
 {{- if and .Values.openshift .Values.hostSockets.enabled }}
 {{- fail "openshift, hostSockets.enabled: the security context constraint restricted-v2 allows neither root nor folders of the host: set one of the two to false" }}
