@@ -134,21 +134,19 @@ graphviz: ## install Debian's graphviz, which draws the diagram of the README (a
 	@command -v dot || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends graphviz fonts-dejavu-core; }
 
 # CSI_ATTACHER=path measures that csi-attacher too, CSI_ATTACHER=build the one of internal/csiattacher. BENCH=case runs one case. ROUNDS=n sets the rounds.
-# PROFILES=folder writes profiles of the hub. MARKDOWN=deploy/BENCHMARKS.md writes tables and charts into that file and the folder
-# pictures beside it, with those of cases that were measured before. The report is bench.json in that folder; without MARKDOWN it is bin/bench.json.
-# The report also says how long each case took, which is how bench estimates the time that is left.
+# MARKDOWN=deploy/BENCHMARKS.md writes tables and charts into that file and the folder pictures beside it, with those of cases that were
+# measured before. The report is bench.json in that folder; without MARKDOWN it is bin/bench.json.
 REPORT = $(if $(MARKDOWN),$(dir $(MARKDOWN))pictures,bin)/bench.json
 bench: build build-bench ## measure the hub next to the floor, and csi-attacher if CSI_ATTACHER names one; BENCH=case for one case
-	bin/bench --hub bin/csi-attach-hub $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PROFILES),--profiles $(PROFILES)) \
-	  --json $(REPORT) $(if $(MARKDOWN),--markdown $(MARKDOWN)) \
-	  --command 'make bench$(if $(CSI_ATTACHER), CSI_ATTACHER=$(if $(filter build,$(CSI_ATTACHER)),build,path))$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))$(if $(PROFILES), PROFILES=$(PROFILES))' $(BENCH)
+	bin/bench --json $(REPORT) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MARKDOWN),--markdown $(MARKDOWN)) \
+	  --command 'make bench$(if $(CSI_ATTACHER), CSI_ATTACHER=$(if $(filter build,$(CSI_ATTACHER)),build,path))$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))' $(BENCH)
+
+charts: build-bench ## write the tables and charts of deploy/BENCHMARKS.md again, from deploy/pictures/bench.json
+	bin/bench --redraw --json deploy/pictures/bench.json --markdown deploy/BENCHMARKS.md
 
 .PHONY: build-bench
 build-bench:
 	cd internal/test/bench && CGO_ENABLED=0 go build -o $(CURDIR)/bin/bench .
-
-charts: build-bench ## write the tables and charts of deploy/BENCHMARKS.md again, from deploy/pictures/bench.json
-	bin/bench --redraw --json deploy/pictures/bench.json --markdown deploy/BENCHMARKS.md
 
 explore: ## enumerate the states of small worlds around the real core for EXPLORE=10m, and check each
 	EXPLORE=$(or $(EXPLORE),10m) go test -count 1 -timeout 0 -v -run TestExplore ./hub/reconcile ./hub/lease

@@ -3,25 +3,34 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-const (
-	// readyEvery is the time between two questions whether a replica is ready; readyFor bounds all.
-	readyEvery = 20 * time.Millisecond
-	readyFor   = 2 * time.Minute
-)
+// readyFor bounds the time until a replica is ready.
+const readyFor = 2 * time.Minute
+
+// another starts a further replica of the hub, which runs until the end of the turn, and blocks until it is ready, as a readiness
+// probe sees it.
+func (s *stage) another(ctx context.Context) (*attacher, error) {
+	hub, err := s.StartHub(ctx, testbed.HubOptions{})
+	if err != nil {
+		return nil, err
+	}
+	a := &attacher{name: hubName, processes: []*testbed.Process{hub.Process}, urls: []string{hub.URL}}
+	s.running = append(s.running, a)
+	return a, a.wait(ctx, func(ctx context.Context, url string) error {
+		return testbed.Get(ctx, url+"/readyz", func(io.Reader) error { return nil })
+	})
+}
 
 // wait blocks until ready returns nil for each process, by the URL where it serves HTTP.
-func (a *attacher) wait(ctx context.Context, ready func(url string) error) error {
+func (a *attacher) wait(ctx context.Context, ready func(ctx context.Context, url string) error) error {
 	return a.whileRuns(ctx, func(ctx context.Context) error {
 		for _, url := range a.urls {
-			if err := waitUntil(ctx, a.name+" is ready", func() error { return ready(url) }); err != nil {
+			if err := waitUntil(ctx, a.name+" is ready", func(ctx context.Context) error { return ready(ctx, url) }); err != nil {
 				return err
 			}
 		}
@@ -30,62 +39,25 @@ func (a *attacher) wait(ctx context.Context, ready func(url string) error) error
 }
 
 // waitUntil blocks until holds returns nil.
-func waitUntil(ctx context.Context, what string, holds func() error) error {
+func waitUntil(ctx context.Context, what string, holds func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyFor, fmt.Errorf("not after %v", readyFor))
 	defer cancel()
-	for {
-		err := holds()
-		if err == nil {
-			return nil
-		}
-		if pause(ctx, readyEvery); ctx.Err() != nil {
-			return fmt.Errorf("wait until %s: %w: %w", what, context.Cause(ctx), err)
-		}
-	}
-}
-
-// dropLeases deletes all leases of the turns before, which nobody renews any more.
-func (s *stage) dropLeases(ctx context.Context) error {
-	err := s.client().CoordinationV1().Leases(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("delete leases: %w", err)
-	}
-	return nil
-}
-
-// waitForHolder blocks until the holder has the leases of all drivers.
-func (s *stage) waitForHolder(ctx context.Context, holder string) error {
-	for _, name := range s.names {
-		err := waitUntil(ctx, fmt.Sprintf("%s holds the lease of %s", holder, name), func() error {
-			lease, err := s.client().CoordinationV1().Leases(metav1.NamespaceDefault).Get(ctx, registry.LeaseName(name), metav1.GetOptions{})
-			if err == nil && (lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != holder) {
-				err = fmt.Errorf("lease %s has another holder", lease.Name)
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return testbed.Insist(ctx, "wait until "+what, holds)
 }
 
 // leads returns the number of drivers that a replica of the hub leads.
-func (a *attacher) leads(ctx context.Context) (float64, error) {
+func (a *attacher) leads(ctx context.Context) (int, error) {
 	families, err := testbed.Metrics(ctx, a.urls[0]+"/metrics")
-	return testbed.SumMetric(families["attach_hub_driver_leader"]), err
+	return int(testbed.SumMetric(families["attach_hub_driver_leader"])), err
 }
 
-// pair is two running replicas of one competitor: the one that leads the most drivers, and the other.
+// pair is two running replicas of the hub: the one that leads the most drivers, and the other.
 type pair struct{ leading, other *attacher }
 
-// pairOf blocks until two replicas of the hub share all drivers. Of csi-attacher the older replica leads all.
+// pairOf blocks until two replicas of the hub share all drivers.
 func (s *stage) pairOf(ctx context.Context, older, newer *attacher) (pair, error) {
 	p := pair{older, newer}
-	if older.sidecars {
-		return p, nil
-	}
-	err := waitUntil(ctx, "two replicas share the drivers", func() error {
+	err := waitUntil(ctx, "two replicas share the drivers", func(ctx context.Context) error {
 		first, err := older.leads(ctx)
 		if err != nil {
 			return err
@@ -94,8 +66,8 @@ func (s *stage) pairOf(ctx context.Context, older, newer *attacher) (pair, error
 		if err != nil {
 			return err
 		}
-		if first == 0 || second == 0 || int(first+second) != len(s.Drivers) {
-			return fmt.Errorf("they lead %.0f and %.0f of %d drivers", first, second, len(s.Drivers))
+		if first == 0 || second == 0 || first+second != len(s.Drivers) {
+			return fmt.Errorf("they lead %d and %d of %d drivers", first, second, len(s.Drivers))
 		}
 		if second > first {
 			p = pair{newer, older}

@@ -1,111 +1,227 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/chart"
 )
 
-// Report has the results of cases, in the order of Cases.
-type Report struct {
-	Cases []Result `json:"cases"`
-}
+// report has the results of cases by name.
+type report map[string]result
 
-// Result is the result of one case.
-type Result struct {
-	Name    string    `json:"name"`
-	About   string    `json:"about"`
+// result is what one case has measured.
+type result struct {
 	Date    time.Time `json:"date"`
 	Took    string    `json:"took"` // the whole case
-	Machine Machine   `json:"machine"`
+	Machine string    `json:"machine"`
 	Command string    `json:"command"`
-	Workers int       `json:"workers,omitempty"` // of each driver in drivers.yaml; 0: the default
-	Rounds  int       `json:"rounds"`
-	// SidecarRounds is in how many rounds csi-attacher took part; 0: in all, or in none.
-	SidecarRounds int `json:"sidecarRounds,omitempty"`
-	// Medians over the rounds, by competitor.
-	Medians map[string]Figures `json:"medians"`
-	// Ratios of the hub's figures to the floor's.
-	Ratios  map[Figure]Ratio `json:"ratios,omitempty"`
-	Samples Samples          `json:"samples"`
-	// Series and Stacks are for charts, with medians over the rounds.
-	Series   []Series  `json:"series,omitempty"`
-	Stacks   []Stack   `json:"stacks,omitempty"`
-	Verdicts []Verdict `json:"targets"`
+	Samples samples   `json:"samples"`
 }
 
-// judge fills in the medians and the verdicts.
-func (r *Result) judge(targets []Target) {
-	r.Medians = map[string]Figures{}
-	for _, name := range r.Samples.competitors() {
-		r.Medians[name] = r.Samples.medians(name)
-	}
-	r.Ratios = map[Figure]Ratio{}
-	for _, d := range described {
-		if ratio, ok := r.Samples.ratio(d.figure, hubName, baselineName); ok {
-			r.Ratios[d.figure] = ratio
+// thisMachine describes this machine, and leaves out what it cannot read.
+func thisMachine() string {
+	text := fmt.Sprintf("%d cores", runtime.NumCPU())
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if processors, err := fs.CPUInfo(); err == nil && len(processors) > 0 {
+			text += " (" + processors[0].ModelName + ")"
 		}
 	}
-	for _, t := range targets {
-		if v, measured := t.judge(r.Samples); measured {
-			r.Verdicts = append(r.Verdicts, v)
-		}
-	}
+	return text + ", " + runtime.Version()
 }
 
-// ReadReport reads the file of WriteJSON. A missing file is an empty report.
-func ReadReport(path string) (Report, error) {
+// readReport reads the file of write. A missing file is an empty report.
+func readReport(path string) (report, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Report{}, nil
+		return report{}, nil
 	}
 	if err != nil {
-		return Report{}, fmt.Errorf("read report: %w", err)
+		return nil, fmt.Errorf("read report: %w", err)
 	}
-	var r Report
+	r := report{}
 	if err := json.Unmarshal(data, &r); err != nil {
-		return Report{}, fmt.Errorf("read report %s: %w", path, err)
+		return nil, fmt.Errorf("read report %s: %w", path, err)
 	}
 	return r, nil
 }
 
-// With returns a report in which newer results replace those of the same cases.
-func (r Report) With(newer Report) Report {
-	all := slices.Clone(newer.Cases)
-	for _, c := range r.Cases {
-		if !slices.ContainsFunc(newer.Cases, func(n Result) bool { return n.Name == c.Name }) {
-			all = append(all, c)
-		}
-	}
-	order := CaseNames()
-	slices.SortStableFunc(all, func(a, b Result) int {
-		return cmp.Compare(slices.Index(order, a.Name), slices.Index(order, b.Name))
-	})
-	return Report{Cases: all}
-}
-
-// WriteJSON writes the report into a file, whose folder it makes if it does not exist.
-func (r Report) WriteJSON(path string) error {
-	data, err := json.MarshalIndent(r, "", "  ")
+// write writes the report into a file, whose folder it makes if it does not exist.
+func (r report) write(path string) error {
+	data, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("make folder of report: %w", err)
-	}
-	// A program that is killed while it writes must not lose the cases that were measured before.
-	written := path + ".new"
-	if err := os.WriteFile(written, append(data, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
-	if err := os.Rename(written, path); err != nil {
+	return os.WriteFile(path, append(data, '\n'), 0o644)
+}
+
+// measured returns the cases that the report has.
+func (r report) measured() []Case {
+	return slices.DeleteFunc(cases(), func(c Case) bool { return len(r[c.Name].Samples) == 0 })
+}
+
+// writeMarkdown writes the report as tables and as pictures between the markers of a Markdown file, and the pictures into the folder
+// "pictures" beside it.
+func (r report) writeMarkdown(path string) error {
+	old, err := os.ReadFile(path)
+	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
-	return nil
+	var tables strings.Builder
+	for _, c := range r.measured() {
+		tables.WriteString("\n" + r[c.Name].markdown(c))
+	}
+	p := r.picture()
+	show := fmt.Sprintf("\n<picture>\n  <source media=\"(prefers-color-scheme: dark)\" srcset=\"%s\">\n  <img alt=\"%s; the tables have the figures\" src=\"%s\">\n</picture>\n",
+		pictureFile(chart.Dark), p.Title, pictureFile(chart.Light))
+	text, err := between(string(old), "bench", tables.String()+"\n")
+	if err == nil {
+		text, err = between(text, "bench pictures", show+"\n")
+	}
+	if err != nil {
+		return fmt.Errorf("write report: %s %w", path, err)
+	}
+	for _, theme := range []chart.Theme{chart.Light, chart.Dark} {
+		file := filepath.Join(filepath.Dir(path), pictureFile(theme))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, p.SVG(theme), 0o644)); err != nil {
+			return fmt.Errorf("write picture: %w", err)
+		}
+	}
+	return os.WriteFile(path, []byte(text), 0o644)
+}
+
+// pictureFile returns the path of the picture, from the folder of the Markdown file.
+func pictureFile(theme chart.Theme) string { return "pictures/bench-" + theme.Name + ".svg" }
+
+// between replaces the text between two markers.
+func between(old, marker, text string) (string, error) {
+	begin, end := fmt.Sprintf("<!-- %s -->\n", marker), fmt.Sprintf("<!-- /%s -->\n", marker)
+	before, rest, begins := strings.Cut(old, begin)
+	_, after, ends := strings.Cut(rest, end)
+	if !begins || !ends {
+		return "", fmt.Errorf("has no lines %q and %q", begin, end)
+	}
+	return before + begin + text + end + after, nil
+}
+
+// markdown returns the result as a table and the verdicts. The hub has a further column with its ratio to the floor.
+func (r result) markdown(c Case) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s**: %s.\n%s, `%s`, %s: %s.\n\n", c.Name, c.About, r.Date.Format(time.DateOnly), r.Command, r.conditions(c), r.Machine)
+	names := r.Samples.competitors()
+	slices.SortFunc(names, func(a, b string) int { return slices.Index(drawn, a) - slices.Index(drawn, b) })
+	header := []string{""}
+	for _, name := range names {
+		header = append(header, name)
+		if name == hubName && !c.alone {
+			header = append(header, hubName+" / "+baselineName)
+		}
+	}
+	fmt.Fprintf(&b, "| %s |\n|---|%s\n", strings.Join(header, " | "), strings.Repeat("--:|", len(header)-1))
+	for _, d := range described {
+		row, any := []string{string(d.figure)}, false
+		for _, name := range names {
+			text := "-"
+			if value, measured := r.Samples.median(name, d.figure); measured {
+				text, any = d.show(value), true
+			}
+			row = append(row, text)
+			if name == hubName && !c.alone {
+				text = "-"
+				if ratio, ok := r.Samples.ratio(d.figure); ok {
+					text = ratio.String()
+				}
+				row = append(row, text)
+			}
+		}
+		if any {
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+		}
+	}
+	b.WriteString("\n")
+	for _, t := range c.Targets {
+		if v, measured := t.verdict(r.Samples); measured {
+			fmt.Fprintf(&b, "- %s\n", v)
+		}
+	}
+	return b.String()
+}
+
+// conditions returns how the case was measured.
+func (r result) conditions(c Case) string {
+	rounds := r.Samples.rounds(hubName)
+	text := fmt.Sprintf("medians of %d rounds", rounds)
+	if rounds == 1 {
+		text = "one round"
+	} else if !c.alone {
+		text += fmt.Sprintf(", %s / %s that of each round's ratio (and the quartiles)", hubName, baselineName)
+	}
+	if n := r.Samples.rounds(tunedSidecarName); n > 0 && n < rounds {
+		text += fmt.Sprintf(", csi-attacher in %d of them", n)
+	}
+	text += ", in " + r.Took
+	if c.Workers > 0 {
+		text += fmt.Sprintf(", hub with workers: %d", c.Workers)
+	}
+	return text
+}
+
+// drawn are the competitors in the order of their columns and inks.
+var drawn = []string{hubName, baselineName, sidecarName, tunedSidecarName}
+
+// barFigures are the figures of the picture.
+var barFigures = []Figure{AttachRate, DetachRate, AttachP99, CPU, PlaneCPU, ResidentPeak, PodP50}
+
+// picture has a panel for each of barFigures, with a bar for each competitor of a case in which there are several.
+func (r report) picture() chart.Picture {
+	p := chart.Picture{Title: "csi-attach-hub beside the floor and csi-attacher", Columns: 2,
+		Notes: []string{"Medians of the rounds of each case."}}
+	var about []string
+	for _, f := range barFigures {
+		panel := chart.Panel{Title: string(f)}
+		if f == ResidentPeak {
+			panel.X.Show = func(v float64) string { return chart.Number(v/1e6) + " MB" }
+		}
+		for _, c := range r.measured() {
+			if group, texts := r[c.Name].bars(f); len(group.Bars) > 1 {
+				group.Name = c.Name
+				panel.Bars = append(panel.Bars, group)
+				about = append(about, fmt.Sprintf("%s, %s: %s.", f, c.Name, strings.Join(texts, ", ")))
+			}
+		}
+		if len(panel.Bars) > 0 {
+			p.Panels = append(p.Panels, panel)
+		}
+	}
+	for i, name := range drawn {
+		p.Legend = append(p.Legend, chart.Key{Name: name, Ink: chart.Data + chart.Ink(i)})
+	}
+	p.About = strings.Join(about, " ")
+	return p
+}
+
+// bars returns a bar, and a text, for each competitor with the figure.
+func (r result) bars(f Figure) (group chart.Group, texts []string) {
+	for i, name := range drawn {
+		value, measured := r.Samples.median(name, f)
+		if !measured {
+			continue
+		}
+		bar := chart.Bar{Parts: []chart.Part{{Value: value, Ink: chart.Data + chart.Ink(i)}}, Text: f.text(value)}
+		group.Bars, texts = append(group.Bars, bar), append(texts, name+" "+bar.Text)
+	}
+	return group, texts
 }

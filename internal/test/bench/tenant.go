@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -11,11 +11,10 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
+	"os"
 	"sync"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -38,7 +37,10 @@ const (
 	// webhookTimeout is the longest that Kubernetes allows.
 	webhookTimeout = 30 * time.Second
 	tenantPause    = 500 * time.Millisecond
-	tenantPatience = time.Minute
+	// tenantFor is the least time of a visit: longer than a lease lasts.
+	tenantFor = 20 * time.Second
+	// lostLease is in the log of the hub once for each lease that it loses.
+	lostLease = "Lease lost"
 )
 
 // tenant is a ServiceAccount that saturates a priority level of the API server: a webhook that hangs holds each of
@@ -49,31 +51,35 @@ type tenant struct {
 	webhook *httptest.Server
 }
 
-// newTenant makes all that the tenant needs. The caller must close it, also after an error.
-func newTenant(ctx context.Context, s *stage) (*tenant, error) {
+// prepareTenant makes all that the tenant needs.
+func prepareTenant(ctx context.Context, s *stage) error {
 	t := &tenant{plane: s.Plane}
-	t.webhook = httptest.NewUnstartedServer(http.HandlerFunc(answerLate))
+	s.tenant = t
+	t.webhook = httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_ = pause(r.Context(), webhookTimeout) // the API server gives up
+	}))
 	t.webhook.Config.ErrorLog = log.New(io.Discard, "", 0) // of requests that were given up
 	t.webhook.EnableHTTP2 = true
 	t.webhook.StartTLS()
 	meta := metav1.ObjectMeta{Name: tenantName}
-	admin := s.client()
-	_, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{})
-	if err == nil {
-		_, err = admin.CoreV1().ServiceAccounts(tenantName).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
-	}
-	if err == nil {
-		_, err = admin.RbacV1().RoleBindings(tenantName).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta,
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: tenantName, Name: tenantName}}}, metav1.CreateOptions{})
-	}
-	if err == nil {
-		_, err = admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, t.webhookConfiguration(), metav1.CreateOptions{})
-	}
+	_, namespace := s.client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{})
+	_, account := s.client().CoreV1().ServiceAccounts(tenantName).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	_, rights := s.client().RbacV1().RoleBindings(tenantName).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta,
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: tenantName, Name: tenantName}}}, metav1.CreateOptions{})
+	_, webhook := s.client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, t.webhookConfiguration(), metav1.CreateOptions{})
+	kubeconfig := s.file(tenantName + ".kubeconfig")
+	err := errors.Join(namespace, account, rights, webhook, s.Plane.WriteAccountKubeconfig(ctx, kubeconfig, tenantName, tenantName))
 	if err != nil {
-		return t, fmt.Errorf("make a noisy tenant: %w", err)
+		return fmt.Errorf("make a noisy tenant: %w", err)
 	}
-	return t, t.connect(ctx, filepath.Join(s.dir, tenantName+".kubeconfig"))
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return fmt.Errorf("read kubeconfig of the noisy tenant: %w", err)
+	}
+	config.QPS = -1 // no client-side limit
+	t.client, err = kubernetes.NewForConfig(config)
+	return err
 }
 
 func (t *tenant) webhookConfiguration() *admissionregistrationv1.ValidatingWebhookConfiguration {
@@ -98,64 +104,33 @@ func (t *tenant) webhookConfiguration() *admissionregistrationv1.ValidatingWebho
 	}
 }
 
-func (t *tenant) connect(ctx context.Context, kubeconfig string) error {
-	if err := t.plane.WriteAccountKubeconfig(ctx, kubeconfig, tenantName, tenantName); err != nil {
-		return err
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return fmt.Errorf("read kubeconfig of the noisy tenant: %w", err)
-	}
-	config.QPS = -1 // no client-side limit
-	t.client, err = kubernetes.NewForConfig(config)
-	return err
-}
-
-// answerLate answers an admission review when the API server has given up, or a little before.
-func answerLate(w http.ResponseWriter, r *http.Request) {
-	var review admissionv1.AdmissionReview
-	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
-		http.Error(w, "no admission review", http.StatusBadRequest)
-		return
-	}
-	select {
-	case <-r.Context().Done():
-	case <-time.After(webhookTimeout - time.Second):
-	}
-	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-	_ = json.NewEncoder(w).Encode(review) // it may not wait any more
-}
-
-// saturate blocks until requests of the tenant wait in queues, because others of them hold all seats of the priority
-// level; waiting is their number. It goes on until the caller calls stop, which blocks until none of the requests is
-// left. stop fails if none waits any more.
-func (t *tenant) saturate(ctx context.Context) (stop func() error, waiting int, err error) {
+// whileSaturated acts while requests of the tenant wait in queues, because others of them hold all seats of the priority level. It
+// fails if none waits at the end. It blocks until none of the requests is left.
+func (t *tenant) whileSaturated(ctx context.Context, act func(context.Context) error) (err error) {
 	asks, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
 	for range tenantRequests {
 		asking.Go(func() {
 			for asks.Err() == nil {
 				if err := t.ask(asks); err != nil { // after a while in a queue it is refused
-					pause(asks, tenantPause+rand.N(tenantPause))
+					_ = pause(asks, tenantPause+rand.N(tenantPause))
 				}
 			}
 		})
 	}
-	end := func() error {
+	defer func() {
 		cancel()
 		asking.Wait()
-		_, err := t.wait(ctx, "none of its requests is left", func(l testbed.PriorityLevel) bool { return l.Executing+l.Waiting == 0 })
+		err = errors.Join(err, t.wait(ctx, "no request is left", func(l testbed.PriorityLevel) bool { return l.Executing+l.Waiting == 0 }))
+	}()
+	if err := t.wait(ctx, "requests wait in queues", func(l testbed.PriorityLevel) bool { return l.Waiting >= tenantWaiting }); err != nil {
 		return err
 	}
-	level, err := t.wait(ctx, "its requests wait in queues", func(l testbed.PriorityLevel) bool { return l.Waiting >= tenantWaiting })
-	if err != nil {
-		return nil, 0, errors.Join(err, end())
+	if err := act(ctx); err != nil {
+		return err
 	}
-	return func() error {
-		// Not at any moment: requests that were refused together come back a little later.
-		_, err := t.wait(ctx, "its requests wait in queues again", func(l testbed.PriorityLevel) bool { return l.Waiting > 0 })
-		return errors.Join(err, end())
-	}, level.Waiting, nil
+	// Not at any moment: requests that were refused together come back a little later.
+	return t.wait(ctx, "requests wait in queues again", func(l testbed.PriorityLevel) bool { return l.Waiting > 0 })
 }
 
 func (t *tenant) ask(ctx context.Context) error {
@@ -166,18 +141,15 @@ func (t *tenant) ask(ctx context.Context) error {
 		Do(ctx).Error()
 }
 
-func (t *tenant) wait(ctx context.Context, what string, holds func(testbed.PriorityLevel) bool) (testbed.PriorityLevel, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, tenantPatience, fmt.Errorf("not after %v", tenantPatience))
-	defer cancel()
-	for {
+// wait blocks until the priority level is as it should be.
+func (t *tenant) wait(ctx context.Context, what string, holds func(testbed.PriorityLevel) bool) error {
+	return waitUntil(ctx, what, func(ctx context.Context) error {
 		level, err := t.plane.PriorityLevel(ctx, tenantLevel)
-		if err == nil && holds(level) {
-			return level, nil
+		if err == nil && !holds(level) {
+			err = fmt.Errorf("noisy tenant: %+v", level)
 		}
-		if pause(ctx, tenantPause); ctx.Err() != nil {
-			return level, fmt.Errorf("wait for the noisy tenant until %s: %+v: %w", what, level, errors.Join(context.Cause(ctx), err))
-		}
-	}
+		return err
+	})
 }
 
 func (t *tenant) close() {
@@ -185,10 +157,47 @@ func (t *tenant) close() {
 	t.webhook.Close()
 }
 
-// pause blocks for a time, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+// turnOfTenant measures how long volumes take to attach, without a noisy tenant and then beside it, and counts the leases that the hub
+// loses meanwhile.
+func turnOfTenant(ctx context.Context, s *stage, a *attacher) (Figures, error) {
+	if _, err := s.burst(ctx, a, s.warmUp); err != nil {
+		return nil, err
 	}
+	// The median: one burst of a busy machine says little.
+	bursts := func(ctx context.Context) (p99 float64, err error) {
+		var all []Figures
+		for range s.c.Bursts {
+			f, err := s.burst(ctx, a, s.volumes)
+			if err != nil {
+				return 0, err
+			}
+			all = append(all, f)
+		}
+		return medians(all)[AttachP99], nil
+	}
+	quiet, err := bursts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var noisy float64
+	err = s.tenant.whileSaturated(ctx, func(ctx context.Context) (err error) {
+		began := time.Now()
+		if noisy, err = bursts(ctx); err != nil {
+			return err
+		}
+		return pause(ctx, tenantFor-time.Since(began))
+	})
+	if err != nil {
+		return nil, err
+	}
+	lost := 0
+	for _, p := range a.processes {
+		log, err := os.ReadFile(p.LogPath())
+		if err != nil {
+			return nil, fmt.Errorf("read log of the hub: %w", err)
+		}
+		lost += bytes.Count(log, []byte(lostLease))
+	}
+	s.say("%s: attach p99 %s, beside the noisy tenant %s", a.name, duration(quiet), duration(noisy))
+	return Figures{QuietP99: quiet, TenantP99: noisy, TenantRatio: noisy / quiet, LeasesLost: float64(lost)}, nil
 }
