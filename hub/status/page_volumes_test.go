@@ -161,3 +161,25 @@ func TestATextBreaksInNoNameAndShowsNoBackquotes(t *testing.T) {
 		}
 	}
 }
+
+func TestStuckVolumesAreRedAndAttachedOnesWithAFaultAreListed(t *testing.T) {
+	h := newTroubledHub(time.Now())
+	h.change(func() {
+		a := h.attachments[vaName(9000)]
+		a.Fault = diagnosis.New(diagnosis.VolumeMissing, "PersistentVolume pv", "gone", "")
+		h.attachments[a.Name] = a
+	})
+	u := startServer(t, h)
+	for _, path := range []string{"/", "/drivers/" + troubled.lost} {
+		if _, _, body := get(t, u+path); strings.Count(body, ` bad">`) == 0 {
+			t.Errorf("nothing is red on %s", path)
+		}
+	}
+	_, _, body := get(t, u+"/drivers/"+troubled.fine)
+	if text := pageText(t, body, "open"); !strings.Contains(text, "1 of 20, worst first") || !strings.Contains(text, "PersistentVolume gone") {
+		t.Errorf("the volumes are %s", text)
+	}
+	if strings.Contains(body, ` bad">`) {
+		t.Error("a driver without stuck volumes is red")
+	}
+}

@@ -70,7 +70,7 @@ func matches(query string, texts ...string) bool {
 type driverPage struct {
 	Driver
 	Open, All int            // VolumeAttachments
-	Groups    [][]Attachment // VolumeAttachments for which an operation is due
+	Groups    [][]Attachment // VolumeAttachments for which an operation is due, or that are in trouble
 }
 
 func (s *site) driverPage(v view, r *http.Request) (any, *failure) {
@@ -79,7 +79,7 @@ func (s *site) driverPage(v view, r *http.Request) (any, *failure) {
 		return nil, failed
 	}
 	all := v.attachments(AttachmentFilter{Driver: r.PathValue("name")})
-	due := slices.DeleteFunc(all, func(a Attachment) bool { return !open(a) })
+	due := slices.DeleteFunc(all, func(a Attachment) bool { return !open(a) && !a.Health.Needs() })
 	p := driverPage{found.(Driver), len(due), len(all), worstGroups(due, mostOpen)}
 	p.Failures = slices.DeleteFunc(slices.Clone(p.Failures), func(f Failure) bool { // beside those of the volumes on the page
 		return slices.ContainsFunc(due, func(a Attachment) bool { return a.Name == f.VolumeAttachment && a.LastError == f.Text })

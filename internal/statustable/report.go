@@ -127,8 +127,12 @@ func (r Report) driverTable() Table {
 		if call := w.OldestCall.Since; oldest.IsZero() || !call.IsZero() && call.Before(oldest) {
 			oldest = call
 		}
-		t.Rows = append(t.Rows, Row{d.Health.State, []string{d.Name, string(d.Health.State), state, leader, fmt.Sprint(w.Queued + w.Delayed), fmt.Sprint(w.Running),
-			fmt.Sprint(w.Failing), fmt.Sprint(w.Stuck), age(oldest, r.AsOf)}, reasons})
+		row := Row{Health: d.Health.State, Texts: reasons, Cells: []string{d.Name, string(d.Health.State), state, leader, fmt.Sprint(w.Queued + w.Delayed), fmt.Sprint(w.Running),
+			fmt.Sprint(w.Failing), fmt.Sprint(w.Stuck), age(oldest, r.AsOf)}}
+		if w.Stuck > 0 {
+			row.Red = "STUCK"
+		}
+		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
@@ -177,5 +181,5 @@ func (r Report) sections(out *strings.Builder) {
 	for _, attacher := range slices.Sorted(maps.Keys(r.Unserved)) {
 		lines = append(lines, fmt.Sprintf("%s: %d", attacher, r.Unserved[attacher]))
 	}
-	section("VolumeAttachments of drivers that are not served", lines)
+	section("VolumeAttachments of unserved drivers, also those that are attached", lines)
 }

@@ -39,6 +39,7 @@ type Table struct {
 type Row struct {
 	Health status.HealthState
 	Cells  []string
+	Red    string   // title of a column in which the row is red; empty for none
 	Texts  []string // in the last column, each on lines of its own
 }
 
@@ -84,6 +85,8 @@ func (t Table) Text(s Style) string {
 				continue
 			case t.Titles[i] == t.Colored:
 				text = s.Paint(text, r.Health)
+			case t.Titles[i] == r.Red:
+				text = s.Paint(text, status.Broken)
 			}
 			line += text + padding
 		}

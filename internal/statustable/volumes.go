@@ -25,8 +25,8 @@ func Volumes(groups iter.Seq[[]status.Attachment], wide bool, now time.Time) Tab
 			volumes, nodes = append(volumes, a.PersistentVolume), append(nodes, a.Node)
 		}
 		a := group[0]
-		r := Row{a.Health.State, []string{some(pods), some(claims), some(volumes), some(nodes), a.Driver, a.Doing(), age(a.Since, now), fmt.Sprint(a.Tries)},
-			[]string{why(a, now)}}
+		r := Row{Health: a.Health.State, Cells: []string{some(pods), some(claims), some(volumes), some(nodes), a.Driver, a.Doing(), age(a.Since, now), fmt.Sprint(a.Tries)},
+			Texts: []string{why(a, now)}}
 		if len(group) > 1 {
 			r.Texts[0] = fmt.Sprintf("×%d: %s", len(group), r.Texts[0])
 		}
