@@ -143,6 +143,7 @@ func TestLogOfADayHasEachKeyOnceAndTheVolumesKeysOnEachLineAboutAVolume(t *testi
 	}
 	volumeKeys := documentedVolumeKeys(t)
 	about := map[string]int{} // messages of lines about volumes
+	failures := []string{"Attach failed", "Detach failed", "VolumeAttachments are stuck"}
 	for line := range bytes.Lines(log) {
 		values, err := decodeLine(line)
 		if err != nil {
@@ -150,6 +151,9 @@ func TestLogOfADayHasEachKeyOnceAndTheVolumesKeysOnEachLineAboutAVolume(t *testi
 			continue
 		}
 		message, own := fmt.Sprint(values["msg"]), strings.HasPrefix(fmt.Sprint(values["caller"]), "hub/")
+		if slices.Contains(failures, message) && values["v"] != nil { // which lines of severity error do not have
+			t.Errorf("it is no error: %s", line)
+		}
 		if values["volumeAttachment"] == nil && values["volumeHandle"] == nil && !(own && bytes.Contains(line, []byte(driver+"-"))) {
 			continue
 		}
