@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -27,7 +28,7 @@ func (v *volume) leaseAlone() {
 	diagnosed := v.finding(lease)
 	switch {
 	case v.leaseRead.missing:
-		v.later(found(diagnosis.LeaseMissing, diagnosed.Object, "does not exist: no hub has ever worked for driver "+v.driver, "Check that the hub runs, and that its configuration has the driver."))
+		v.later(found(diagnosis.LeaseMissing, diagnosed.Object, "does not exist: no hub works for driver "+v.driver+", or its lease is in another namespace", "Check that the hub runs, that its configuration has the driver, and that --hub-namespace names its namespace."))
 	case v.leaseRead.value == nil: // unknown says why it could not be read
 	case v.lease.Expired():
 		v.stop(diagnosed)
@@ -72,9 +73,12 @@ func (v *volume) servedDriver() {
 	v.driverNotes()
 	d := *v.served
 	d.Lease = v.lease
-	switch f := v.finding(status.DiagnoseDriver(d.Driver, v.view.Members(), v.now)); {
+	members := v.view.Members()
+	switch f := v.finding(status.DiagnoseDriver(d.Driver, members, v.now)); {
 	case f.Verdict == "":
 		v.ok("driver %s answers at %s, and %s works for it", d.Name, d.Endpoint, cmp.Or(d.Leader, "the hub"))
+	case f.Verdict == diagnosis.LeaseHeld && slices.Contains(members, d.Lease.Holder):
+		v.ok("%s %s", f.Object, f.Fact)
 	case f.Verdict == diagnosis.LeaseHeld, f.Verdict == diagnosis.DriverObserved && v.served.Lease.Holder != "":
 		v.later(f) // the result of the other attacher's tries counts more
 	default:

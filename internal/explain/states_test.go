@@ -322,7 +322,10 @@ var states = []state{
 
 	// The lease.
 	{"lease held by a csi-attacher", all(waitsForLease("held by sidecar-7"), sidecar), "waiting: LeaseHeld Lease storage/" + leaseName, nil, ""},
-	{"lease held by another replica", all(waitsForLease("held by hub-1_def"), held("hub-1_def", time.Second)), "waiting: LeaseHeld Lease storage/" + leaseName, nil, ""},
+	{"lease held by another replica", all(waitsForLease("held by hub-1_def"), held("hub-1_def", time.Second), func(w *world) {
+		w.seen.Waiting = status.Wait{Kind: status.WaitForDriver, DriverState: "Ready", Reason: "served by hub-1_def"}
+	}), "waiting: Queued VolumeAttachment csi-1", nil, ""},
+	{"failing, lease held by another replica", all(waitsForLease("held by hub-1_def"), held("hub-1_def", time.Second), failing), "waiting: BackendError driver csi.example.com", nil, ""},
 	{"lease expired", all(waitsForLease("held by sidecar-7"), held("sidecar-7", time.Hour)), "waiting: LeaseExpired Lease storage/" + leaseName, nil, ""},
 	{"lease free", all(waitsForLease("waiting for the other replicas to announce themselves"), held("", time.Hour)), "waiting: LeaseFree Lease storage/" + leaseName, nil, ""},
 	{"lease missing, and the hub may not create it", all(waitsForLease("the lease cannot be taken: lease ns/l does not exist, and the hub may not create it"), held("", time.Hour)),
