@@ -250,6 +250,6 @@ func (h *Hub) isInUse(name string) bool {
 	d, c := h.drivers[name], h.options.Cluster
 	// The cache drops an object before its event is handled, and its volume may be attached.
 	isGone := func(a volume.Attachment) bool { return c.Attachment(a.Name) == nil }
-	return slices.ContainsFunc(c.AttachmentsOfDriver(name), attach.MayBeAttached) || len(c.ReleasableVolumes(name)) > 0 ||
+	return slices.ContainsFunc(c.AttachmentsOfDriver(name), attach.MayBeAttached) || len(c.VolumesLosingFinalizer(name)) > 0 ||
 		d != nil && (d.memory.Table.OwesDetach() || slices.ContainsFunc(d.memory.Table.Attachments(), isGone))
 }

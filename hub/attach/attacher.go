@@ -25,7 +25,7 @@ type Controller interface {
 //
 // The steps of an attach are Secrets, AddFinalizers, Publish, MarkAttached. After any error the finalizers
 // stay: only an unpublish proves that a volume is detached. The steps of a detach are Secrets,
-// Unpublish, Release, and MarkDetached if the VolumeAttachment still exists.
+// Unpublish, RemoveFinalizer, and MarkDetached if the VolumeAttachment still exists.
 type Attacher struct {
 	Writer
 	// Call has do call a method of the driver's controller, and returns its error.

@@ -195,7 +195,7 @@ func TestNoWriteReachesTheAPIServerThatTheLimitRefuses(t *testing.T) {
 			}},
 		{"finalizer of a detach", func(s *scene) { s.attach(); s.delete() },
 			func(s *scene) error {
-				_, err := s.Release(t.Context(), s.attachment())
+				_, err := s.RemoveFinalizer(t.Context(), s.attachment())
 				return err
 			}},
 		{"status after the finalizer of a detach", (*scene).attach,
@@ -204,7 +204,7 @@ func TestNoWriteReachesTheAPIServerThatTheLimitRefuses(t *testing.T) {
 			func(s *scene) error {
 				pv := s.volume()
 				pv.Deleted = ptr(metav1.Now())
-				return s.ReleaseVolume(t.Context(), pv, driverName)
+				return s.RemoveVolumeFinalizer(t.Context(), pv, driverName)
 			}},
 		{"error of an attach", nil,
 			func(s *scene) error {

@@ -117,7 +117,7 @@ func TestForeignWriteIsAWriteOfTheStatusByAnother(t *testing.T) {
 			s.delete()
 			s.later()
 		}, func(s *scene) {
-			va, err := s.Release(s.t.Context(), s.attachment())
+			va, err := s.RemoveFinalizer(s.t.Context(), s.attachment())
 			if err == nil {
 				err = s.MarkDetached(s.t.Context(), va)
 			}

@@ -270,7 +270,7 @@ func checkDecisions(t *testing.T, inputs Inputs, flags byte) {
 			t.Errorf("recorded at %+v", last.Target)
 		}
 		if v != nil {
-			v.Releasable(d.Name)
+			v.LosesFinalizer(d.Name)
 		}
 		checkWrites(t, va)
 	}

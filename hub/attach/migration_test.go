@@ -123,8 +123,8 @@ func TestFinalizerOfAVolumeGoesOnDeletionAndOnRollbackOfMigration(t *testing.T) 
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			v := VolumeOf(tc.pv)
-			if got := v.Releasable(gcePD); got != tc.want {
-				t.Errorf("releasable: %v, want %v", got, tc.want)
+			if got := v.LosesFinalizer(gcePD); got != tc.want {
+				t.Errorf("loses its finalizer: %v, want %v", got, tc.want)
 			}
 			if tc.want {
 				assertPatch(t, removeFinalizer(v.meta(), guard), "pv-1", `[{"op":"test","path":"/metadata/uid","value":"pv-uid-1"},

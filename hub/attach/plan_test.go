@@ -294,8 +294,8 @@ func TestFinalizerLeavesAVolumeThatIsBeingDeleted(t *testing.T) {
 		{"dying, without our finalizer", volume(func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = ptr(metav1.Now()) }), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := tc.pv.Releasable(driverName); got != tc.want {
-				t.Errorf("releasable: %v, want %v", got, tc.want)
+			if got := tc.pv.LosesFinalizer(driverName); got != tc.want {
+				t.Errorf("loses its finalizer: %v, want %v", got, tc.want)
 			}
 			if tc.want {
 				assertPatch(t, removeFinalizer(tc.pv.meta(), finalizer), "pv-1", `[{"op":"test","path":"/metadata/uid","value":"pv-uid-1"},

@@ -51,17 +51,17 @@ func writingSteps() []step {
 		{"MarkAttached", []edit{guarded}, false, func(o *outside, a attach.Attacher, p attach.Plan) error {
 			return a.MarkAttached(o.t.Context(), o.attachment(), p.Target, map[string]string{"devicePath": "/dev/x"})
 		}, "patch volumeattachments/status", "VolumeAttachment"},
-		{"Release", []edit{attached}, true, func(o *outside, a attach.Attacher, _ attach.Plan) error {
-			_, err := a.Release(o.t.Context(), o.attachment())
+		{"RemoveFinalizer", []edit{attached}, true, func(o *outside, a attach.Attacher, _ attach.Plan) error {
+			_, err := a.RemoveFinalizer(o.t.Context(), o.attachment())
 			return err
 		}, "patch volumeattachments", "VolumeAttachment"},
 		{"MarkDetached", []edit{attached, withOther}, true, func(o *outside, a attach.Attacher, _ attach.Plan) error {
 			return a.MarkDetached(o.t.Context(), o.attachment())
 		}, "patch volumeattachments/status", "VolumeAttachment"},
-		{"ReleaseVolume", []edit{attached}, true, func(o *outside, a attach.Attacher, _ attach.Plan) error {
+		{"RemoveVolumeFinalizer", []edit{attached}, true, func(o *outside, a attach.Attacher, _ attach.Plan) error {
 			pv := o.volume()
 			pv.DeletionTimestamp = new(metav1.Now())
-			return a.ReleaseVolume(o.t.Context(), attach.VolumeOf(pv), o.decider.Name)
+			return a.RemoveVolumeFinalizer(o.t.Context(), attach.VolumeOf(pv), o.decider.Name)
 		}, "patch persistentvolumes", "PersistentVolume"},
 		{"SaveError of an attach", nil, false, func(o *outside, a attach.Attacher, _ attach.Plan) error {
 			return a.SaveError(o.t.Context(), o.attachment(), attach.Attaching, errors.New("no"))
@@ -156,11 +156,11 @@ func TestReleaseReturnsTheVolumeAttachmentOnlyIfItLivesOn(t *testing.T) {
 			}
 			before := o.attachment()
 			if tc.gone {
-				if _, err := o.attacher().Release(t.Context(), before); err != nil {
+				if _, err := o.attacher().RemoveFinalizer(t.Context(), before); err != nil {
 					t.Fatal(err)
 				}
 			}
-			va, err := o.attacher().Release(t.Context(), before)
+			va, err := o.attacher().RemoveFinalizer(t.Context(), before)
 			if err != nil || (va != nil) != tc.lives {
 				t.Fatalf("%v, %v: want the object: %v", va, err, tc.lives)
 			}

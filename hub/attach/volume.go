@@ -144,10 +144,10 @@ func (d Driver) capability(s *Source) (*csi.VolumeCapability, error) {
 	return capability, nil
 }
 
-// Releasable reports whether the PersistentVolume has the finalizer of a driver, which must be removed as soon as no
+// LosesFinalizer reports whether the PersistentVolume has the finalizer of a driver, which must be removed as soon as no
 // VolumeAttachment names it: it is being deleted, or is an in-tree volume that was migrated back, from which csi-attacher
 // removes its finalizer too.
-func (v *Volume) Releasable(driver string) bool {
+func (v *Volume) LosesFinalizer(driver string) bool {
 	return (v.Deleted != nil || v.MigratedTo != nil && *v.MigratedTo != driver) && HasFinalizer(v.Finalizers, Finalizer(driver))
 }
 

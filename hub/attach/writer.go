@@ -149,10 +149,10 @@ func (w Writer) MarkAttached(ctx context.Context, va *storagev1.VolumeAttachment
 	return w.patchStatus(ctx, patch)
 }
 
-// Release removes the driver's finalizer from a VolumeAttachment that has it, and returns the
+// RemoveFinalizer removes the driver's finalizer from a VolumeAttachment that has it, and returns the
 // object after that. It returns nil if the object no longer exists: it was gone before, or it was
 // being deleted and had no other finalizer.
-func (w Writer) Release(ctx context.Context, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
+func (w Writer) RemoveFinalizer(ctx context.Context, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
 	va, err := w.patchAttachment(ctx, removeFinalizer(va, Finalizer(va.Spec.Attacher)))
 	switch {
 	case gone(err):
@@ -171,9 +171,9 @@ func (w Writer) MarkDetached(ctx context.Context, va *storagev1.VolumeAttachment
 	return ignoreGone(w.patchStatus(ctx, newPatch(va, add("/status", storagev1.VolumeAttachmentStatus{}))))
 }
 
-// ReleaseVolume removes the finalizer of a driver from a PersistentVolume that has it. It returns nil if the
+// RemoveVolumeFinalizer removes the finalizer of a driver from a PersistentVolume that has it. It returns nil if the
 // PersistentVolume is gone.
-func (w Writer) ReleaseVolume(ctx context.Context, v *Volume, driver string) error {
+func (w Writer) RemoveVolumeFinalizer(ctx context.Context, v *Volume, driver string) error {
 	if err := ignoreGone(w.patchVolume(ctx, removeFinalizer(v.meta(), Finalizer(driver)))); err != nil {
 		return fmt.Errorf("remove finalizer from persistentvolume: %w", err)
 	}

@@ -53,7 +53,7 @@ type Informers struct {
 // Over returns a Cluster over caches that the caller fills, without watches. Start may not be called.
 func Over(kube attach.Kube, i Informers) *Cluster {
 	_ = i.Attachments.AddIndexers(attachmentIndexers()) // both fail only once the informer has started
-	_ = i.Volumes.AddIndexers(toolscache.Indexers{byReleasable: releasableIndex})
+	_ = i.Volumes.AddIndexers(toolscache.Indexers{byLostFinalizer: lostFinalizerIndex})
 	return &Cluster{kube: kube, Informers: i}
 }
 

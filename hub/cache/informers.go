@@ -25,8 +25,8 @@ const (
 	byNodeID = "nodeID" // the noted one
 )
 
-// byReleasable is the index of PersistentVolumes by the finalizers that may have to be removed.
-const byReleasable = "releasable"
+// byLostFinalizer is the index of PersistentVolumes by the finalizers that may have to be removed.
+const byLostFinalizer = "lost finalizer"
 
 // newInformer returns the cache of all objects of a resource, each as Kept returns it. It does not resync:
 // that would repeat every event for every driver, and after a broken watch the informer lists all objects
@@ -109,9 +109,9 @@ func attachmentIndex(value func(*storagev1.VolumeAttachment) string) toolscache.
 	}
 }
 
-// releasableIndex indexes, by finalizer, the PersistentVolumes whose finalizers of attachers may have to be
+// lostFinalizerIndex indexes, by finalizer, the PersistentVolumes whose finalizers of attachers may have to be
 // removed. Nearly all PersistentVolumes keep their finalizers, and are not in the index.
-func releasableIndex(obj any) ([]string, error) {
+func lostFinalizerIndex(obj any) ([]string, error) {
 	if v := obj.(*attach.Volume); v.Deleted != nil || v.MigratedTo != nil {
 		return v.Finalizers, nil
 	}

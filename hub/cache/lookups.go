@@ -164,10 +164,10 @@ func (c *Cluster) NodesOfDriver(driver string) map[string][]string {
 	return nodes
 }
 
-// ReleasableVolumes returns the PersistentVolumes that are Releasable by a driver.
-func (c *Cluster) ReleasableVolumes(driver string) []*attach.Volume {
-	objs, _ := c.Volumes.GetIndexer().ByIndex(byReleasable, attach.Finalizer(driver)) // fails only for an unknown index
-	return slices.DeleteFunc(all[*attach.Volume](objs), func(v *attach.Volume) bool { return !v.Releasable(driver) })
+// VolumesLosingFinalizer returns the PersistentVolumes from which the finalizer of a driver must be removed, unless a VolumeAttachment names them.
+func (c *Cluster) VolumesLosingFinalizer(driver string) []*attach.Volume {
+	objs, _ := c.Volumes.GetIndexer().ByIndex(byLostFinalizer, attach.Finalizer(driver)) // fails only for an unknown index
+	return slices.DeleteFunc(all[*attach.Volume](objs), func(v *attach.Volume) bool { return !v.LosesFinalizer(driver) })
 }
 
 // CSINode returns a CSINode from the cache, nil if it is not there.

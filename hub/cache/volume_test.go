@@ -40,7 +40,7 @@ func TestCachedVolumeIsKeptAsItIsWhenItsInformerTrimsItAgain(t *testing.T) {
 	}
 }
 
-func TestOnlyVolumesThatHaveToLoseTheFinalizerOfADriverAreReleasable(t *testing.T) {
+func TestOnlyVolumesThatHaveToLoseTheFinalizerOfADriverLoseIt(t *testing.T) {
 	deleting := func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = &metav1.Time{} }
 	migrated := func(pv *corev1.PersistentVolume) {
 		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{}}
@@ -66,7 +66,7 @@ func TestOnlyVolumesThatHaveToLoseTheFinalizerOfADriverAreReleasable(t *testing.
 			if err := put(c, tc.pv); err != nil {
 				t.Fatal(err)
 			}
-			if got := c.ReleasableVolumes(someDriver); len(got) > 0 != tc.want {
+			if got := c.VolumesLosingFinalizer(someDriver); len(got) > 0 != tc.want {
 				t.Errorf("got %v, want one: %v", got, tc.want)
 			}
 		})

@@ -74,7 +74,7 @@ func (x *execution) execute(ctx context.Context) error {
 // lane the Queue knows what goes before what.
 func (x *execution) look(ctx context.Context) error {
 	w := x.worker
-	if x.run.Released {
+	if x.run.Removed {
 		return nil
 	}
 	x.run.Plan = attach.Plan{} // Idle
@@ -196,9 +196,9 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 	case volume.Disown:
 		w.logLine(klog.FromContext(ctx), true, "The volume stays attached at its previous target, detaching it later",
 			"previousVolumeHandle", effect.Target.VolumeHandle, "previousNodeID", effect.Target.NodeID)
-	case volume.Release:
+	case volume.RemoveFinalizer:
 		var alive *storagev1.VolumeAttachment
-		if alive, err = a.Release(ctx, x.object); err == nil && alive == nil {
+		if alive, err = a.RemoveFinalizer(ctx, x.object); err == nil && alive == nil {
 			w.Overlay.MarkDeleted(x.object) // a watch that has ended may report it a minute late
 		}
 		o.Alive, x.object = alive != nil, cmp.Or(alive, x.object)

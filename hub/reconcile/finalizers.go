@@ -14,7 +14,7 @@ import (
 func (w *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) queue.End {
 	name, settings := e.Key.Name, w.Settings()
 	pv := w.Overlay.Volume(name)
-	if pv == nil || !pv.Releasable(w.Driver) || w.Cluster.VolumeInUse(name) {
+	if pv == nil || !pv.LosesFinalizer(w.Driver) || w.Cluster.VolumeInUse(name) {
 		return queue.Finished
 	}
 	switch named, published := w.Table.Withholds(name, pv.Handle, settings.StuckAfter, time.Now()); {
@@ -28,7 +28,7 @@ func (w *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) queue.End {
 		return queue.BackOff(queue.FinalizerLane, staleCachePause)
 	}
 	if err == nil {
-		err = w.attacher(e.Key).ReleaseVolume(ctx, pv, w.Driver)
+		err = w.attacher(e.Key).RemoveVolumeFinalizer(ctx, pv, w.Driver)
 	}
 	switch {
 	case err == nil:

@@ -218,7 +218,7 @@ func TestLateEventsOfWhatIsGoneCauseNoSecondDetach(t *testing.T) {
 	d.restore(c, dying)
 	// The finalizer was removed after a detach of this process; the cache has seen the end.
 	run := volume.Run{Plan: attach.Plan{Operation: attach.Detaching, Record: attach.Record{Target: attach.NotedTarget(dying)}}}
-	for _, kind := range []volume.EffectKind{volume.FindOwners, volume.Unpublish, volume.Release} {
+	for _, kind := range []volume.EffectKind{volume.FindOwners, volume.Unpublish, volume.RemoveFinalizer} {
 		effect := d.Table.NextEffect(c, run)
 		if effect.Kind != kind {
 			t.Fatalf("the next effect is %d, want %d", effect.Kind, kind)

@@ -118,7 +118,7 @@ func TestWhatTheLastStateTellsIsNotLostOnAClaimThatKnowsNothing(t *testing.T) {
 		"it was only opened": {func(d *routedWorker) { d.Table.Open(va) }, left}, // for a drift that was found, say
 		"it was detached and let go": {func(d *routedWorker) {
 			c := d.Table.Open(va)
-			d.Table.Start(c, volume.Run{}, volume.Effect{Kind: volume.Release})
+			d.Table.Start(c, volume.Run{}, volume.Effect{Kind: volume.RemoveFinalizer})
 		}, map[attach.Target]string{}},
 		"another of the name is there": {func(d *routedWorker) {
 			d.Table.Open(routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.UID = "uid-2" }))

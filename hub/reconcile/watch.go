@@ -62,7 +62,7 @@ func (w *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.La
 		}
 		enqueue(queue.AttachmentKey(va.Name), lane, w.placeOf(va, op))
 	}
-	for _, pv := range w.Cluster.ReleasableVolumes(w.Driver) {
+	for _, pv := range w.Cluster.VolumesLosingFinalizer(w.Driver) {
 		if !w.Cluster.VolumeInUse(pv.Name) {
 			enqueue(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
 		}
@@ -186,7 +186,7 @@ func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
 // changed, or when a VolumeAttachment that named it is gone.
 func (w *Worker) volumeChanged(v *attach.Volume) {
 	w.Overlay.PersistentVolumeChanged(v)
-	if v.Releasable(w.Driver) {
+	if v.LosesFinalizer(w.Driver) {
 		w.Queue.Add(queue.FinalizerKey(v.Name), queue.FinalizerLane, queue.Place{})
 	}
 }

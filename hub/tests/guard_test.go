@@ -102,8 +102,8 @@ func (b *bench) carryOut(plan planned, p progress) error {
 			err = a.MarkAttached(b.ctx, plan.va, plan.Target, p.known.Context)
 		case volume.Unpublish:
 			err = a.Unpublish(b.ctx, effect.Target, nil)
-		case volume.Release:
-			lives, err = a.Release(b.ctx, plan.va)
+		case volume.RemoveFinalizer:
+			lives, err = a.RemoveFinalizer(b.ctx, plan.va)
 			outcome.Alive = lives != nil
 		case volume.MarkDetached:
 			err = a.MarkDetached(b.ctx, lives)
@@ -213,14 +213,14 @@ func TestStalePlanLosesNobodysFinalizer(t *testing.T) {
 	if err := b.carryOut(stale, progress); !errors.Is(err, attach.ErrStale) {
 		t.Errorf("detach by a stale plan: %v, want ErrStale", err)
 	}
-	if err := b.attacher().ReleaseVolume(b.ctx, before, b.decider.Name); !errors.Is(err, attach.ErrStale) {
+	if err := b.attacher().RemoveVolumeFinalizer(b.ctx, before, b.decider.Name); !errors.Is(err, attach.ErrStale) {
 		t.Errorf("release the volume by a stale cache: %v, want ErrStale", err)
 	}
 	b.wantFinalizers(va, "example.com/b", ours, "example.com/c")
 	if err := b.carryOut(b.plan(va), progress); err != nil {
 		t.Error(err)
 	}
-	if err := b.attacher().ReleaseVolume(b.ctx, attach.VolumeOf(b.getVolume(va.PersistentVolume)), b.decider.Name); err != nil {
+	if err := b.attacher().RemoveVolumeFinalizer(b.ctx, attach.VolumeOf(b.getVolume(va.PersistentVolume)), b.decider.Name); err != nil {
 		t.Error(err)
 	}
 	b.wantFinalizers(va, "example.com/b", "example.com/c")

@@ -166,7 +166,7 @@ func TestObjectThatIsReadAsGoneIsSeenToOnce(t *testing.T) {
 	table.Gone(volume.IdentityOf(va), &last, false) // the watch is late
 	wantDangling(t, table)
 
-	if table.Missing(va.Name, "2") || table.WasReleased("2") {
+	if table.Missing(va.Name, "2") || table.FinalizerWasRemoved("2") {
 		t.Error("what the watch has reported already is remembered")
 	}
 }
@@ -177,9 +177,9 @@ func TestVolumeThatWasDetachedAndReleasedIsNotTakenForAttached(t *testing.T) {
 			table := openTable(10, 0, true)
 			va := attachment("va", "1")
 			c := table.Open(va)
-			p, e := volume.Run{Plan: attach.Plan{Operation: attach.Detaching, Record: attach.Record{Target: at("a")}}}, volume.Effect{Kind: volume.Release, Target: at("a")}
+			p, e := volume.Run{Plan: attach.Plan{Operation: attach.Detaching, Record: attach.Record{Target: at("a")}}}, volume.Effect{Kind: volume.RemoveFinalizer, Target: at("a")}
 			table.Start(c, p, e)
-			if !table.WasReleased(va.UID) {
+			if !table.FinalizerWasRemoved(va.UID) {
 				t.Error("the event of its deletion may come before the answer to the write")
 			}
 			result := volume.Failed
@@ -187,7 +187,7 @@ func TestVolumeThatWasDetachedAndReleasedIsNotTakenForAttached(t *testing.T) {
 				result = volume.Succeeded
 			}
 			table.Apply(c, &p, e, volume.Outcome{Result: result})
-			if got := table.WasReleased(va.UID); got != released {
+			if got := table.FinalizerWasRemoved(va.UID); got != released {
 				t.Errorf("released: %v, want %v", got, released)
 			}
 			last := recorded("a") // of the last state, which has the finalizer
@@ -197,7 +197,7 @@ func TestVolumeThatWasDetachedAndReleasedIsNotTakenForAttached(t *testing.T) {
 			} else {
 				wantDangling(t, table, "a")
 			}
-			if table.WasReleased(va.UID) {
+			if table.FinalizerWasRemoved(va.UID) {
 				t.Error("it is remembered as released after its deletion was reported")
 			}
 		})

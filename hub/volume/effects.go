@@ -13,22 +13,22 @@ import (
 type EffectKind int8
 
 const (
-	Finished      EffectKind = iota // nothing more to do
-	FindOwners                      // read who else owns the publication at the target
-	ReadSecret                      // read the Secret that the publish needs
-	AddFinalizers                   // write finalizers and notes
-	Publish                         // call ControllerPublishVolume
-	MarkAttached                    // write the status
-	Unpublish                       // call ControllerUnpublishVolume
-	Disown                          // make the publication at the target dangling, to be detached later
-	Release                         // remove the finalizer from the VolumeAttachment
-	MarkDetached                    // write the status
-	LookAgain                       // end the run: it is not known who owns the publication
+	Finished        EffectKind = iota // nothing more to do
+	FindOwners                        // read who else owns the publication at the target
+	ReadSecret                        // read the Secret that the publish needs
+	AddFinalizers                     // write finalizers and notes
+	Publish                           // call ControllerPublishVolume
+	MarkAttached                      // write the status
+	Unpublish                         // call ControllerUnpublishVolume
+	Disown                            // make the publication at the target dangling, to be detached later
+	RemoveFinalizer                   // remove the finalizer from the VolumeAttachment
+	MarkDetached                      // write the status
+	LookAgain                         // end the run: it is not known who owns the publication
 )
 
 // Writes reports whether an effect writes objects. A run that succeeds ends with such an effect.
 func (k EffectKind) Writes() bool {
-	return k == AddFinalizers || k == MarkAttached || k == Release || k == MarkDetached
+	return k == AddFinalizers || k == MarkAttached || k == RemoveFinalizer || k == MarkDetached
 }
 
 // Calls reports whether an effect calls the driver.
@@ -67,7 +67,7 @@ const (
 type Outcome struct {
 	Result  Result
 	Owner   Ownership         // of FindOwners
-	Alive   bool              // after Release: the object still exists
+	Alive   bool              // after RemoveFinalizer: the object still exists
 	Context map[string]string // of Publish, to be recorded in the status
 	Secrets map[string]string // of Publish
 }
@@ -75,8 +75,8 @@ type Outcome struct {
 // Run is one run on a VolumeAttachment: the plan for its objects as they are now, which is made again before each effect, and what
 // the run itself has found out. It is a plain value.
 type Run struct {
-	Plan     attach.Plan
-	Released bool // the run has removed the finalizer: no plan is made any more
+	Plan    attach.Plan
+	Removed bool // the run has removed the finalizer: no plan is made any more
 
 	owner   Ownership              // of the publication at ownerAt
 	ownerAt attach.Target          // for which the owners were read last
@@ -109,9 +109,9 @@ func (a *Attachment) next(r Run) Effect {
 	switch {
 	// The end of a detach. The finalizer goes before the status is written: as long as the status says "attached", nobody
 	// attaches the volume elsewhere (external-attacher issue 587). An object that is gone needs no status.
-	case r.Released && !r.marked:
+	case r.Removed && !r.marked:
 		return Effect{MarkDetached, p.Target}
-	case r.Released, p.Operation == attach.Idle:
+	case r.Removed, p.Operation == attach.Idle:
 		return Effect{Kind: Finished}
 	// An object that is not being deleted stays, and must not say "attached" while its volume is not.
 	case p.StatusFirst:
@@ -140,7 +140,7 @@ func (a *Attachment) next(r Run) Effect {
 
 	// A detach. Only a successful unpublish lets the finalizer go, or another owner, whose deletion detaches the volume.
 	case p.Target == attach.Target{}, b.Belief == Unpublished && b.Target == p.Target, r.ownerOf(p.Target) == Owned:
-		return Effect{Release, p.Target}
+		return Effect{RemoveFinalizer, p.Target}
 	case r.ownerOf(p.Target) == NotRead:
 		return Effect{FindOwners, p.Target}
 	case r.owner == Unclear:
@@ -164,7 +164,7 @@ func (t *Table) Start(a *Attachment, r Run, e Effect) {
 		a.forgetDisowned(e.Target)
 		a.Lost = a.Lost || a.Belief == Unpublished && a.seen.attached // until the status has the new publish context
 		a.Publication = Publication{Record: r.Plan.Record, Belief: Uncertain, Secrets: a.Secrets}
-	case Release:
+	case RemoveFinalizer:
 		if a.gone.IsZero() { // before the event of the deletion, see Table.released
 			t.released[a.UID] = true
 		}
@@ -222,8 +222,8 @@ func (t *Table) Apply(a *Attachment, r *Run, e Effect, o Outcome) {
 	case Disown:
 		t.disown(a.Identity, a.Publication)
 		a.Disowned, a.Publication, a.refusals, r.giveUp = append(a.Disowned, e.Target), Publication{}, 0, false
-	case Release:
-		r.Released, r.marked = ok, r.marked || ok && !o.Alive
+	case RemoveFinalizer:
+		r.Removed, r.marked = ok, r.marked || ok && !o.Alive
 		if !ok {
 			delete(t.released, a.UID)
 		}

@@ -50,7 +50,7 @@ func (m *runModel) check() {
 	case volume.Disown:
 		enough := map[bool]int{true: 1, false: 3}[attaching]
 		must(owner > volume.Wanted || attaching && owner == volume.Wanted || is.Refusals >= enough, "the driver was not asked often enough")
-	case volume.Release:
+	case volume.RemoveFinalizer:
 		must(!calls || is.Gone || owner == volume.Owned, "no unpublish has succeeded")
 		must(!calls || elsewhere(), "it may be published elsewhere")
 	case volume.MarkDetached:
@@ -116,7 +116,7 @@ func (m *runModel) checkEnd(wasGuarded bool) {
 }
 
 func effectName(k volume.EffectKind) string {
-	return []string{"Finished", "FindOwners", "ReadSecret", "AddFinalizers", "Publish", "MarkAttached", "Unpublish", "Disown", "Release", "MarkDetached", "LookAgain"}[k]
+	return []string{"Finished", "FindOwners", "ReadSecret", "AddFinalizers", "Publish", "MarkAttached", "Unpublish", "Disown", "RemoveFinalizer", "MarkDetached", "LookAgain"}[k]
 }
 
 // key is the same for equal states only.
@@ -128,7 +128,7 @@ func (m *runModel) key() string {
 		_, dangling := m.table.Dangling(at)
 		fmt.Fprintf(b, " %+v %v %v %v", m.truth[at], m.owners[at], dangling, slices.Contains(m.known.Disowned, at))
 	}
-	fmt.Fprintf(b, " %v %v %v %v %v %v", m.va.Finalizers, m.va.Annotations, m.va.DeletionTimestamp != nil, m.va.Status.Attached, m.pv.Finalizers, m.table.WasReleased(m.va.UID))
+	fmt.Fprintf(b, " %v %v %v %v %v %v", m.va.Finalizers, m.va.Annotations, m.va.DeletionTimestamp != nil, m.va.Status.Attached, m.pv.Finalizers, m.table.FinalizerWasRemoved(m.va.UID))
 	fmt.Fprintf(b, " %+v", *m.known)
 	return b.String()
 }

@@ -178,7 +178,7 @@ func (m *runModel) work() {
 
 // look makes the plan for the objects as they are, and reports whether there is something to do.
 func (m *runModel) look() bool {
-	if m.current.Released {
+	if m.current.Removed {
 		return true
 	}
 	m.known = m.table.Open(m.va)
@@ -248,7 +248,7 @@ func (m *runModel) happen() (o volume.Outcome, failed, alive bool) {
 			{"not called or cut off", volume.NotDone, nil}, {"not called, no secret", volume.Rejected, nil}, {"done, the process ends", ended, gone}}
 	case volume.Disown:
 		ends = []end{{"done", volume.Succeeded, func() { is.Left, is.Refusals = true, 0 }}}
-	case volume.Release:
+	case volume.RemoveFinalizer:
 		if _, known := m.truth[at]; known && m.owners[at] == volume.Owned { // the other one may detach it from now on
 			is.Done = false
 			m.truth[at] = is
@@ -283,7 +283,7 @@ func (m *runModel) happen() (o volume.Outcome, failed, alive bool) {
 	if m.effect.Kind == volume.Publish || m.effect.Kind == volume.Unpublish || m.effect.Kind == volume.MarkAttached || m.effect.Kind == volume.Disown {
 		m.truth[at] = is
 	}
-	deleted := m.effect.Kind == volume.Release && m.va.DeletionTimestamp != nil && len(m.va.Finalizers) == 0
+	deleted := m.effect.Kind == volume.RemoveFinalizer && m.va.DeletionTimestamp != nil && len(m.va.Finalizers) == 0
 	if e.result == ended {
 		if deleted {
 			m.va = nil

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// WasReleased reports whether this process has removed the finalizer of a VolumeAttachment whose deletion was not reported yet.
-func (t *Table) WasReleased(uid types.UID) bool { return t.released[uid] }
+// FinalizerWasRemoved reports whether this process has removed the finalizer of a VolumeAttachment whose deletion was not reported yet.
+func (t *Table) FinalizerWasRemoved(uid types.UID) bool { return t.released[uid] }
 
 // Remains says what a Table still holds of dangling publications and of work, "" for nothing.
 func (t *Table) Remains() string {

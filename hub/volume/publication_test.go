@@ -131,18 +131,18 @@ func TestEffectsOfARunComeInOrderAndNoneIsNeedless(t *testing.T) {
 		"attach at another node ID, owned at the previous one": {func(c opened) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
 			owned, []string{"FindOwners elsewhere", "Disown elsewhere", "ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
 
-		"detach":                      {nil, detachAt("id-1"), nil, []string{"FindOwners", "Unpublish", "Release"}},
-		"detach of what lives on":     {nil, detachAt("id-1"), outcomes{volume.Release: {Alive: true}}, []string{"FindOwners", "Unpublish", "Release", "MarkDetached"}},
-		"detach without a call":       {nil, withoutCall(attach.Detaching), outcomes{volume.Release: {Alive: true}}, []string{"Release", "MarkDetached"}},
+		"detach":                      {nil, detachAt("id-1"), nil, []string{"FindOwners", "Unpublish", "RemoveFinalizer"}},
+		"detach of what lives on":     {nil, detachAt("id-1"), outcomes{volume.RemoveFinalizer: {Alive: true}}, []string{"FindOwners", "Unpublish", "RemoveFinalizer", "MarkDetached"}},
+		"detach without a call":       {nil, withoutCall(attach.Detaching), outcomes{volume.RemoveFinalizer: {Alive: true}}, []string{"RemoveFinalizer", "MarkDetached"}},
 		"detach, error":               {nil, detachAt("id-1"), outcomes{volume.Unpublish: failed}, []string{"FindOwners", "Unpublish"}},
-		"detach, wanted there":        {nil, detachAt("id-1"), outcomes{volume.FindOwners: {Owner: volume.Wanted}}, []string{"FindOwners", "Unpublish", "Release"}},
-		"detach, owned by another":    {nil, detachAt("id-1"), owned, []string{"FindOwners", "Release"}},
+		"detach, wanted there":        {nil, detachAt("id-1"), outcomes{volume.FindOwners: {Owner: volume.Wanted}}, []string{"FindOwners", "Unpublish", "RemoveFinalizer"}},
+		"detach, owned by another":    {nil, detachAt("id-1"), owned, []string{"FindOwners", "RemoveFinalizer"}},
 		"detach, owner not clear":     {nil, detachAt("id-1"), outcomes{volume.FindOwners: {Owner: volume.Unclear}, volume.LookAgain: notDone}, []string{"FindOwners", "LookAgain"}},
 		"detach, owners not readable": {nil, detachAt("id-1"), outcomes{volume.FindOwners: {Owner: volume.Unclear, Result: volume.NotDone}}, []string{"FindOwners"}},
-		"detach after the finalizer was not removed": {func(c opened) { c.run(detachAt("id-1"), outcomes{volume.Release: notDone}) },
-			detachAt("id-1"), nil, []string{"Release"}},
+		"detach after the finalizer was not removed": {func(c opened) { c.run(detachAt("id-1"), outcomes{volume.RemoveFinalizer: notDone}) },
+			detachAt("id-1"), nil, []string{"RemoveFinalizer"}},
 		"detach at another node ID": {func(c opened) { c.run(attachAt("id-1"), nil) }, detachAt("id-2"), nil,
-			[]string{"FindOwners elsewhere", "Unpublish elsewhere", "FindOwners", "Unpublish", "Release"}},
+			[]string{"FindOwners elsewhere", "Unpublish elsewhere", "FindOwners", "Unpublish", "RemoveFinalizer"}},
 		"detach at another node ID, refused at the previous one": {func(c opened) { c.run(attachAt("id-1"), nil) }, detachAt("id-2"),
 			outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
 		"detach at another node ID, refused three times at the previous one": {func(c opened) {
@@ -159,11 +159,11 @@ func TestEffectsOfARunComeInOrderAndNoneIsNeedless(t *testing.T) {
 			c.run(attachAt("id-1"), nil)
 			c.run(detachAt("id-2"), outcomes{volume.Unpublish: failed})
 			c.run(detachAt("id-2"), outcomes{volume.Unpublish: failed})
-			c.run(detachAt("id-2"), outcomes{volume.Release: notDone})
+			c.run(detachAt("id-2"), outcomes{volume.RemoveFinalizer: notDone})
 			c.run(attachAt("id-2"), nil) // attachRequired was false for a while
 		}, detachAt("id-3"), outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
 		"detach at another node ID, wanted at the previous one": {func(c opened) { c.run(attachAt("id-1"), nil) }, detachAt("id-2"),
-			outcomes{volume.FindOwners: {Owner: volume.Wanted}}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "FindOwners", "Unpublish", "Release"}},
+			outcomes{volume.FindOwners: {Owner: volume.Wanted}}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "FindOwners", "Unpublish", "RemoveFinalizer"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := newOpened()
@@ -229,12 +229,12 @@ func TestSecretsOfTheLastPublishThatSucceededAreKeptUntilTheUnpublish(t *testing
 
 func TestReleaseThatFailsLeavesTheVolumeAttachmentUnreleased(t *testing.T) {
 	c := newOpened()
-	c.run(detachAt("id-1"), map[volume.EffectKind]volume.Outcome{volume.Release: {Result: volume.NotDone}})
-	if c.WasReleased(c.known.UID) {
+	c.run(detachAt("id-1"), map[volume.EffectKind]volume.Outcome{volume.RemoveFinalizer: {Result: volume.NotDone}})
+	if c.FinalizerWasRemoved(c.known.UID) {
 		t.Error("it is taken for released")
 	}
 	c.run(detachAt("id-1"), nil)
-	if !c.WasReleased(c.known.UID) {
+	if !c.FinalizerWasRemoved(c.known.UID) {
 		t.Error("it is not taken for released")
 	}
 }

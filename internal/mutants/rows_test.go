@@ -102,8 +102,8 @@ var rows = []mutant{
 		name:   "finalizer goes before the unpublish",
 		harm:   "A crash in between leaves the volume attached, and nobody knows of it.",
 		file:   "hub/volume/effects.go",
-		old:    "\tcase r.Released && !r.marked:\n",
-		new:    "\tcase !r.Released && p.Operation == attach.Detaching:\n\t\treturn Effect{Release, p.Target}\n\tcase r.Released && !r.marked:\n",
+		old:    "\tcase r.Removed && !r.marked:\n",
+		new:    "\tcase !r.Removed && p.Operation == attach.Detaching:\n\t\treturn Effect{RemoveFinalizer, p.Target}\n\tcase r.Removed && !r.marked:\n",
 		killed: []string{"hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless"},
 	},
 	{
