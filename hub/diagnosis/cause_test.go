@@ -61,6 +61,12 @@ func TestErrorsBehindAProxyLeadToItsLog(t *testing.T) {
 	}
 }
 
+func TestProbeThatFailsByItsPreconditionIsADriverThatIsNotReady(t *testing.T) {
+	if verdict, _ := ParseRefusal("probe driver: rpc error: code = FailedPrecondition desc = no array", "unix:///csi.sock"); verdict != DriverNotReady {
+		t.Errorf("got %s", verdict)
+	}
+}
+
 func TestOnlySocketsAreLeftOver(t *testing.T) {
 	for endpoint, want := range map[string]bool{"unix:///csi.sock": true, "tcp://driver:9443": false} {
 		_, action := ParseRefusal("connect: connection refused", endpoint)

@@ -22,7 +22,7 @@ var refusals = []struct {
 	{[]string{"no such host"}, CannotConnect, "Check the Service and its namespace: the host name in {endpoint} cannot be resolved."},
 	{[]string{"tls", "x509", "certificate"}, CannotConnect, "Check the TLS files of both sides: the message says which side does not trust the other one."},
 	{[]string{"timeout", "deadline", "i/o"}, CannotConnect, "Check the driver's controller, its load, and the NetworkPolicies on the way: nothing answers at {endpoint} in time."},
-	{[]string{"not ready"}, DriverNotReady, "Look at the log of the driver's controller: the driver reports that it is not ready."},
+	{[]string{"not ready", "code = failedprecondition"}, DriverNotReady, "Look at the log of the driver's controller: the driver reports that it is not ready."},
 }
 
 // ParseRefusal returns what the error of connecting to a driver at an endpoint means, and what to do.

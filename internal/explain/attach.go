@@ -77,8 +77,8 @@ func (v *volume) tries() {
 			if !v.stopsAt(diagnosis.WaitingForDetach) { // by the objects, which say more
 				v.stop(f)
 			}
-		case diagnosis.Queued:
-			if v.report.Stop == nil && v.lastResorts == nil { // else it waits for the end of that
+		case diagnosis.Queued, diagnosis.CallInFlight:
+			if v.report.Stop == nil && v.lastResorts == nil { // else that says more
 				v.later(f)
 			}
 		case diagnosis.Retrying:
@@ -86,7 +86,7 @@ func (v *volume) tries() {
 			v.note(f)
 		case diagnosis.Stuck:
 			v.note(f)
-		case diagnosis.CallInFlight, diagnosis.CallUnanswered, diagnosis.NodeFull:
+		case diagnosis.CallUnanswered, diagnosis.NodeFull:
 			v.stop(f)
 		default:
 			v.failed(f)

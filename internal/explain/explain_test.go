@@ -94,10 +94,11 @@ func TestFindingsBesideTheStopAreNotes(t *testing.T) {
 		}, []diagnosis.Verdict{diagnosis.CapabilityMissing, diagnosis.ForeignWriter, diagnosis.BackendError, diagnosis.Retrying, diagnosis.Stuck},
 			"5 tries in a row have failed: the next one is in 40s"},
 		// An error that repeats the stop is no note.
-		"node gone, twice":         {all(fails(`csinode "node-1" not found: the node is gone`), func(w *world) { w.csiNode, w.node = nil, nil }), nil, ""},
-		"driver not there, twice":  {all(fails(`csinode "node-1" does not contain driver "x": the driver's node plugin is not up`), func(w *world) { w.csiNode.Spec.Drivers = nil }), nil, ""},
-		"cannot be called, twice":  {all(fails("the driver is not connected: refused"), driverState("Lost", "connection refused", false)), nil, ""},
-		"waits for a worker, fine": {func(w *world) { w.seen.Waiting = status.Wait{Kind: status.WaitForWorker} }, nil, ""},
+		"node gone, twice":                  {all(fails(`csinode "node-1" not found: the node is gone`), func(w *world) { w.csiNode, w.node = nil, nil }), nil, ""},
+		"driver not there, twice":           {all(fails(`csinode "node-1" does not contain driver "x": the driver's node plugin is not up`), func(w *world) { w.csiNode.Spec.Drivers = nil }), nil, ""},
+		"cannot be called, twice":           {all(fails("the driver is not connected: refused"), driverState("Lost", "connection refused", false)), nil, ""},
+		"call in flight, and failed before": {func(w *world) { failing(w); w.seen.State, w.seen.Tries = status.Attaching, 0 }, nil, "answered Internal"},
+		"waits for a worker, fine":          {func(w *world) { w.seen.Waiting = status.Wait{Kind: status.WaitForWorker} }, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
