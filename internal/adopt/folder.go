@@ -196,6 +196,12 @@ func (f folder) AtHub() string {
 	return ""
 }
 
+// Overlaps reports whether a rollout would run csi-attacher in the old Pod and the hub in the new one at the same time,
+// with no Lease that keeps them apart.
+func (f folder) Overlaps() bool {
+	return !f.Flags.LeaderElection && f.Workload.GetKind() == "Deployment" && f.Workload.spec.Strategy.Type != "Recreate"
+}
+
 // WithoutLease reports whether only the order of the steps keeps some csi-attacher apart from the hub.
 func (f folder) WithoutLease() bool { return slices.ContainsFunc(f.Plans, Plan.WithoutLease) }
 

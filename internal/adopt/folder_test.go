@@ -173,6 +173,18 @@ func TestStepsOfAReleaseOfHelmAreUpgradesOfIt(t *testing.T) {
 	}
 }
 
+// A rolling update starts the new Pod before the old one is gone.
+func TestImagesAreReplacedAfterCsiAttacherWithoutLeaderElectionHasEnded(t *testing.T) {
+	without := changed(t, "--leader-election,", "")
+	end, begin := "kubectl -n storage scale deployment/controller --replicas=0\nkubectl -n storage wait --for=delete pod -l app=controller", "kubectl -n storage scale deployment/controller --replicas=1\n"
+	inOrder(t, readmeOf(t, without, Options{Mode: ModeDropIn}), end, "kubectl apply -k out/active\n"+begin, "## 3. The way back", end, "kubectl apply -k out/original\n"+begin)
+	for name, text := range map[string]string{"a Lease": manifest, "Recreate": strings.Replace(without, "  replicas: 1", "  strategy: {type: Recreate}\n  replicas: 1", 1), "StatefulSet": strings.Replace(without, "Deployment", "StatefulSet", 1)} {
+		if readme := readmeOf(t, text, Options{Mode: ModeDropIn}); strings.Contains(readme, " scale ") {
+			t.Errorf("%s: %s", name, readme)
+		}
+	}
+}
+
 // The Pod is ready while all containers are.
 func TestDriversOfOnePodDoNotShareTheirReadiness(t *testing.T) {
 	const line = "publishNotReadyAddresses: true"
