@@ -43,7 +43,7 @@ func (s *screen) size() (width, height int) {
 	return width, height
 }
 
-// redraw puts a text in the place of the one before. In a pipe or a file, an empty line stands between the two.
+// redraw puts a text in the place of the one before. In a pipe or a file, an empty line separates the two.
 func (s *screen) redraw(text string) error {
 	if s.file != nil {
 		_, height := s.size()

@@ -15,7 +15,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// notCarriedOver are flags of csi-attacher that no setting stands for, and that change nothing for the hub: it takes the
+// notCarriedOver are flags of csi-attacher that no setting replaces, and that change nothing for the hub: it takes the
 // Lease that csi-attacher takes, and has logs, metrics and times of a Lease of its own.
 var notCarriedOver = []string{"leader-election", "leader-election-lease-duration", "leader-election-renew-deadline", "leader-election-retry-period", "leader-election-labels",
 	"http-endpoint", "metrics-address", "metrics-path", "v", "vmodule", "logging-format", "log-flush-frequency", "log-text-split-stream", "log-text-info-buffer-size",

@@ -80,7 +80,7 @@ func (f *statusFlags) run(c *cobra.Command) error {
 	return err
 }
 
-// repeat prints the status until the context of c ends. A terminal shows the last answer while the hub is away.
+// repeat prints the status until the context of c ends. A terminal shows the last answer while no replica answers.
 func (f *statusFlags) repeat(c *cobra.Command, screen *screen) error {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -101,7 +101,7 @@ func (f *statusFlags) repeat(c *cobra.Command, screen *screen) error {
 			err = screen.redraw(last)
 		}
 		if err != nil {
-			return err // whoever reads it has gone
+			return err // the reader has gone
 		}
 		select {
 		case <-c.Context().Done():

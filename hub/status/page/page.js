@@ -1,4 +1,4 @@
-// Without this script the page is complete and stands still. With it, every part that is
+// Without this script the page is complete and does not change. With it, every part that is
 // marked data-live is replaced by that of the same page as it is now, and the filter
 // takes effect while one types. It keeps where one reads: scroll, focus, what is open,
 // and what is selected.
@@ -77,7 +77,7 @@
 
   function time(ms) { return new Date(ms).toISOString().slice(11, 19) + ' UTC'; }
 
-  // Whoever selects a text, to copy it, keeps it.
+  // A text that is selected, to be copied, stays selected.
   function reading() {
     const selection = document.getSelection();
     return selection && !selection.isCollapsed && document.getElementById('main').contains(selection.anchorNode);
