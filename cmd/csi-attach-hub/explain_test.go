@@ -430,7 +430,7 @@ func TestWhatCannotBeAskedEndsWithAnErrorThatSaysWhatWasTried(t *testing.T) {
 		words string
 	}{
 		{[]string{"status", "--server", "http://127.0.0.1:1"}, 3, "http://127.0.0.1:1|connection refused"},
-		{[]string{"status", "--server", "127.0.0.1:1"}, 3, "127.0.0.1:1|http://host:port"},
+		{[]string{"status", "--server", "127.0.0.1:1"}, 2, "127.0.0.1:1|http://host:port"},
 		{[]string{"status"}, 3, "csi-attach-hub|app.kubernetes.io/name=csi-attach-hub|--server"},
 		{[]string{"status", "-o", "yaml"}, 2, "yaml|json"},
 		{[]string{"explain", "secret/a"}, 2, "secret|pv NAME"},

@@ -335,10 +335,9 @@ func TestHalfOfAHundredDriversAwayNeitherHurtsTheOthersNorFloodsTheLog(t *testin
 		t.Fatal(err)
 	}
 	for _, driver := range s.drivers {
-		// One line when it is served, or that it cannot be reached: this took less than
-		// a minute.
-		if n := strings.Count(string(log), fmt.Sprintf("driver=%q", driver)); n != 1 {
-			t.Errorf("%d lines about %s in the log, want 1", n, driver)
+		// That it waits for its lease, is ready and is drained, or that it cannot be reached: this took less than a minute.
+		if n := strings.Count(string(log), fmt.Sprintf("driver=%q", driver)); n < 1 || n > 3 {
+			t.Errorf("%d lines about %s in the log, want 1 to 3", n, driver)
 		}
 	}
 }
