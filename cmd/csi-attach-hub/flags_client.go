@@ -33,7 +33,7 @@ func (f *clientFlags) add(set *pflag.FlagSet) {
 	set.StringVar(&f.server, "server", "", "`URL` of one replica, http(s)://host:port; without it, all Pods of the hub are asked through the Kubernetes API")
 	f.addAccess(set, "")
 	if !f.clusterScoped {
-		set.StringVarP(&f.namespace, "namespace", "n", "", "`namespace` of what is asked about; without it, the current one of the kubeconfig")
+		set.StringVarP(&f.namespace, "namespace", "n", "", "`namespace` of the object; without it, the current namespace of the kubeconfig")
 	}
 	set.StringVar(&f.hubNamespace, "hub-namespace", "", "`namespace` of the hub; without it, $POD_NAMESPACE, else csi-attach-hub")
 	set.StringVarP(&f.output, "output", "o", "table", "output `format`, table or json")

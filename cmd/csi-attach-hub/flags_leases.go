@@ -26,7 +26,7 @@ type leaseSettings struct {
 
 func (f *hubFlags) addLeases(set *pflag.FlagSet) {
 	set.BoolVar(&f.leases.Enabled, "leader-election", true,
-		"serve a driver only while this process holds the driver's lease, the one that csi-attacher takes; with --csi-address off by default, as csi-attacher")
+		"serve a driver only while this process holds the driver's lease, which csi-attacher uses too; with --csi-address off by default, as csi-attacher")
 	set.StringVar(&f.leases.Namespace, "leader-election-namespace", "", "`namespace` of the leases; without it $POD_NAMESPACE, then the namespace of the Pod, then \"default\"")
 	set.DurationVar(&f.leases.Duration, "leader-election-lease-duration", 15*time.Second, "time after which a lease that is not renewed expires, in whole seconds")
 	set.DurationVar(&f.leases.RenewDeadline, "leader-election-renew-deadline", 10*time.Second, "time limit for renewing a lease; then the driver is released")
