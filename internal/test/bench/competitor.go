@@ -100,7 +100,7 @@ func (s *stage) startHub(ctx context.Context, drivers []*testbed.Driver) (*attac
 	if err != nil {
 		return a, err
 	}
-	a.add(hub.Process, hub.URL)
+	a.processes, a.urls = append(a.processes, hub.Process), []string{hub.URL}
 	return a, hub.WaitReady(ctx, len(drivers))
 }
 
@@ -144,7 +144,7 @@ func sidecars(name string, flags ...string) competitor {
 			if err != nil {
 				return a, err
 			}
-			a.add(p, "http://"+address)
+			a.processes, a.urls = append(a.processes, p), append(a.urls, "http://"+address)
 		}
 		// They serve metrics once connected. They may still fill their caches then.
 		return a, a.wait(ctx, func(ctx context.Context, url string) error {
@@ -152,10 +152,6 @@ func sidecars(name string, flags ...string) competitor {
 			return err
 		})
 	}}
-}
-
-func (a *attacher) add(p *testbed.Process, url string) {
-	a.processes, a.urls = append(a.processes, p), append(a.urls, url)
 }
 
 // usage returns what all its processes take.

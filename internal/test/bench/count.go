@@ -95,8 +95,6 @@ func attachers(k testbed.RequestKey) bool {
 	return false
 }
 
-func leaseWrites(k testbed.RequestKey) bool { return k.Resource == "leases" && testbed.IsWrite(k) }
-
 // usage is what one or more processes take.
 type usage struct {
 	cpu      float64 // seconds since the start

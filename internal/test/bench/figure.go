@@ -81,15 +81,14 @@ var (
 	RelistWrites          = figure("API writes after a restart of the API server, more than needed", whole)
 
 	// Times of Pods begin with the request that creates the Pod, bound to its node.
-	PodRate        = figure("Pods per second, at once", tenths) // until node.status.volumesAttached has their volumes
+	PodRate        = figure("Pods per second, at once", hundredths) // until node.status.volumesAttached has their volumes
 	PodP50         = figure("Pod to node.status p50, at once", duration)
-	PodP99         = figure("Pod to node.status p99, at once", duration)
 	PodRequestP50  = figure("Pod to VolumeAttachment p50 (kube-controller-manager)", duration)
 	PodDispatchP50 = figure("VolumeAttachment to call p50 (attacher)", duration)
 	PodPublishP50  = figure("call to attached p50 (driver 50 ms, attacher)", duration)
 	PodReportP50   = figure("attached to node.status p50 (kube-controller-manager)", duration)
 	ManagerShare   = figure("share of kube-controller-manager, at once", hundredths) // in the time of all Pods
-	PodDetachRate  = figure("detaches of deleted Pods per second", tenths)
+	PodDetachRate  = figure("detaches of deleted Pods per second", hundredths)
 	PodDetachP99   = figure("deleted Pod to detached p99", duration)
 )
 
@@ -104,7 +103,6 @@ func (f Figure) text(v float64) string {
 }
 
 func whole(v float64) string      { return fmt.Sprintf("%.0f", v) }
-func tenths(v float64) string     { return fmt.Sprintf("%.1f", v) }
 func hundredths(v float64) string { return fmt.Sprintf("%.2f", v) }
 func kilobytes(v float64) string  { return fmt.Sprintf("%.2f kB", v/1e3) }
 

@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -63,7 +65,13 @@ func runFloor(ctx context.Context, kubeconfig string, drivers map[string]string,
 			return fmt.Errorf("connect to driver %s: %w", name, err)
 		}
 	}
-	watcher, err := f.kube.StorageV1().VolumeAttachments().Watch(ctx, metav1.ListOptions{})
+	attachments := f.kube.StorageV1().VolumeAttachments()
+	list, err := attachments.List(ctx, metav1.ListOptions{Limit: 1}) // there is no VolumeAttachment yet
+	if err != nil {
+		return err
+	}
+	// The API server ends the watch of a client that is too slow, as on a busy machine: go on where it ended.
+	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: attachments.Watch})
 	if err != nil {
 		return err
 	}

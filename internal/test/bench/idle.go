@@ -82,7 +82,7 @@ func (s *stage) watchFleet(ctx context.Context, a *attacher, figures Figures) er
 		return err
 	}
 	after, err := s.Plane.Requests(ctx)
-	figures[LeaseWrites] = float64(after.Since(requests).Sum(leaseWrites)) / elapsed.Seconds()
+	figures[LeaseWrites] = float64(after.Since(requests).Sum(func(k testbed.RequestKey) bool { return k.Resource == "leases" && testbed.IsWrite(k) })) / elapsed.Seconds()
 	figures[IdleCPU], figures[IdlePlaneCPU] = (hubAfter-hub)/elapsed.Minutes(), (planeAfter-plane)/elapsed.Minutes()
 	return err
 }

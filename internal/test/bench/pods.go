@@ -84,7 +84,7 @@ func turnOfPods(ctx context.Context, s *stage, a *attacher) (figures Figures, er
 // podFigures returns the figures of Pods that were created all at once. The moment of the first call to the driver comes from the
 // drivers' books.
 func (t timing) podFigures(drivers []*testbed.Driver) (Figures, error) {
-	f := Figures{PodRate: t.perSecond(), PodP50: t.percentile(50), PodP99: t.percentile(99)}
+	f := Figures{PodRate: t.perSecond(), PodP50: t.percentile(50)}
 	begun := map[string][]time.Time{}
 	for _, d := range drivers {
 		for _, call := range d.Backend.Books().CallsOf(fakecsi.ControllerPublishVolume, "") {

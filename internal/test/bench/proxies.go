@@ -26,22 +26,20 @@ func (s *stage) startProxies(ctx context.Context, a *attacher, drivers []*testbe
 		return nil, err
 	}
 	for _, d := range drivers {
-		listen, err := testbed.FreeAddress(ctx)
-		if err != nil {
-			return nil, err
-		}
-		health, err := testbed.FreeAddress(ctx)
-		if err != nil {
-			return nil, err
+		var addresses [2]string // for the hub, and for probes
+		for i := range addresses {
+			if addresses[i], err = testbed.FreeAddress(ctx); err != nil {
+				return nil, err
+			}
 		}
 		p, err := testbed.StartProcess(ctx, testbed.ProcessOptions{Name: "proxy of " + d.Name, Path: s.proxy, LogPath: s.file("proxy-" + d.Name + ".log"),
 			Env:  []string{"GOMEMLIMIT=48MiB"}, // as adopt writes it
-			Args: []string{"--listen=" + listen, "--health-listen=" + health, "--target=" + d.Endpoint(), "--tls-cert=" + cert, "--tls-key=" + key, "--client-ca=" + cert, "--allow-san=" + proxiedName}})
+			Args: []string{"--listen=" + addresses[0], "--health-listen=" + addresses[1], "--target=" + d.Endpoint(), "--tls-cert=" + cert, "--tls-key=" + key, "--client-ca=" + cert, "--allow-san=" + proxiedName}})
 		if err != nil {
 			return nil, err
 		}
 		a.processes, a.proxies = append(a.processes, p), append(a.proxies, p)
-		d.Proxy = "tcp://" + listen
+		d.Proxy = "tcp://" + addresses[0]
 	}
 	settings := fmt.Sprintf("tls: {caFile: %q, certFile: %q, keyFile: %q, serverName: %s}", cert, cert, key, proxiedName)
 	return func(*testbed.Driver) string { return settings }, nil
