@@ -76,6 +76,9 @@ type Manager struct {
 	logged  loggedState      // guarded by updates
 	lasting loglimit.Problem // the last Reason that was logged; guarded by updates
 
+	stateLog  *loglimit.Limiter
+	lateState *time.Timer // logs the state after a line was suppressed; nil if the last line has the present state; guarded by updates
+
 	mu       sync.Mutex
 	failures []status.Failure           // of operations, the latest first; it is replaced, not changed; guarded by mu
 	state    state                      // guarded by mu
@@ -85,7 +88,7 @@ type Manager struct {
 
 // New returns the Manager of a driver. It does nothing before Serve.
 func New(o *Options, logger klog.Logger, spec registry.Driver, memory reconcile.Memory) *Manager {
-	m := &Manager{options: o, changed: make(chan struct{}), endings: map[context.Context]func(){},
+	m := &Manager{options: o, stateLog: loglimit.New(stateBurst, stateEvery), changed: make(chan struct{}), endings: map[context.Context]func(){},
 		state: state{spec: spec, connection: status.StateConnecting, connectionReason: notTriedYet, upSince: time.Now()}}
 	m.Options = reconcile.Options{
 		Memory:     memory,
@@ -117,6 +120,7 @@ const (
 
 // Serve serves the driver until ctx ends and its work has drained. After a panic it starts again.
 func (m *Manager) Serve(ctx context.Context) {
+	defer m.stopLateState()
 	for delay := restartInitial; ctx.Err() == nil; delay = min(2*delay, restartMax) {
 		began := time.Now()
 		err := m.run(ctx)
@@ -209,8 +213,8 @@ type loggedState struct {
 }
 
 // logState logs the State when it or the mode has changed, as soon as the mode and the Reason are known. The Reason why the driver cannot be called is
-// logged again while tries to connect fail: every ten minutes, and another Reason a minute after the last line at the earliest. There is no
-// other limit: the pauses between the tries allow about two changes in a second. The caller holds updates.
+// logged again while tries to connect fail: every ten minutes, and another Reason a minute after the last line at the earliest. The caller
+// holds updates.
 func (m *Manager) logState(before, s state) {
 	now, is := time.Now(), loggedState{s.State, s.role.mode}
 	fails := s.connectionError != before.connectionError && s.connection != status.StateReady
@@ -219,7 +223,19 @@ func (m *Manager) logState(before, s state) {
 	}
 	m.logged = is
 	m.lasting.Logged(s.Reason, now)
-	values := []any{"state", is.state, "mode", string(is.mode), "endpoint", string(s.spec.Endpoint)}
+	m.writeState(s)
+}
+
+// Limits of the lines about the state of one driver: a driver that accepts connections and hangs up changes its state all the time.
+const (
+	stateBurst = 10
+	stateEvery = time.Minute
+)
+
+// writeState logs a state, or, after many changes, the state of a later moment: the last line has the present state in the end. With V(2)
+// no line is suppressed. The caller holds updates.
+func (m *Manager) writeState(s state) {
+	values := []any{"state", s.State, "mode", string(s.role.mode), "endpoint", string(s.spec.Endpoint)}
 	if s.Reason != "" {
 		values = append(values, "reason", s.Reason)
 	}
@@ -227,7 +243,38 @@ func (m *Manager) logState(before, s state) {
 		info := s.session.Info()
 		values = append(values, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
 	}
-	m.Logger.Info("Driver state", values...)
+	if m.Logger.V(2).Enabled() {
+		m.Logger.Info("Driver state", values...)
+		return
+	}
+	logged := m.stateLog.Info(m.Logger, "Driver state", values...)
+	switch {
+	case logged && m.lateState != nil:
+		m.lateState.Stop()
+		m.lateState = nil
+	case !logged && m.lateState == nil:
+		m.lateState = time.AfterFunc(stateEvery, m.writeLateState)
+	}
+}
+
+// writeLateState logs the present state, which no line has yet.
+func (m *Manager) writeLateState() {
+	m.updates.Lock()
+	defer m.updates.Unlock()
+	if m.lateState != nil { // no line was logged while this waited for updates
+		m.lateState = nil
+		m.writeState(m.get())
+	}
+}
+
+// stopLateState ends the wait of writeLateState: nothing is logged of a driver that is not served any more.
+func (m *Manager) stopLateState() {
+	m.updates.Lock()
+	defer m.updates.Unlock()
+	if m.lateState != nil {
+		m.lateState.Stop()
+		m.lateState = nil
+	}
 }
 
 // edit is update without the log line. It returns the states before and after.

@@ -190,6 +190,46 @@ func TestEachChangeOfTheStateOfADriverIsOneLine(t *testing.T) {
 	})
 }
 
+func TestDriverThatHangsUpAllTheTimeDoesNotFloodTheLog(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.verbosity = 0
+		e := v.endpoint()
+		v.start()
+		const minutes = 30
+		began, ends := time.Now(), 0
+		for time.Since(began) < minutes*time.Minute+20*time.Second { // the line of the last minute is not the last change
+			v.pass(500 * time.Millisecond)
+			if s := e.session.Swap(nil); s != nil {
+				s.end()
+				ends++
+			}
+		}
+		v.pass(2 * time.Minute)
+		lines, suppressed := v.logged("Driver state"), 0
+		for _, line := range lines {
+			if n, ok := line["suppressed"]; ok {
+				suppressed += n.(int)
+			}
+		}
+		if len(lines) < minutes || len(lines) > minutes+12 {
+			t.Errorf("%d lines in %d minutes, in which the driver hung up %d times", len(lines), minutes, ends)
+		}
+		// A line that comes late has a state whose own line was suppressed.
+		if changes := 2*ends + 1; len(lines)+suppressed < changes || len(lines)+suppressed > changes+minutes {
+			t.Errorf("%d lines and %d suppressed for %d changes", len(lines), suppressed, changes)
+		}
+		if last := lines[len(lines)-1]; last["state"] != "Ready" || v.status().State != "Ready" {
+			t.Errorf("the driver is %s, and the last line is %v", v.status().State, last)
+		}
+		e.cut()
+		v.pass(time.Minute)
+		last := v.logged("Driver state")
+		if got := last[len(last)-1]; got["state"] != "Lost" {
+			t.Errorf("after the last change the last line is %v", got)
+		}
+	})
+}
+
 func TestManyFailingVolumesDoNotFloodTheLog(t *testing.T) {
 	const volumes = 80
 	inVirtualTime(t, func(v *virtual) {

@@ -28,12 +28,14 @@ func New(burst int, every time.Duration) *Limiter {
 	return &Limiter{every: every, burst: burst, messages: map[string]*messageLimit{}}
 }
 
-// Info logs a line, or suppresses it. A line after suppressed lines has their number as key "suppressed".
-// There must be few different messages: the Limiter remembers each.
-func (l *Limiter) Info(logger klog.Logger, message string, keysAndValues ...any) {
-	if keysAndValues, due := l.admit(message, keysAndValues); due {
+// Info logs a line, or suppresses it, and reports whether it logged the line. A line after suppressed lines has their
+// number as key "suppressed". There must be few different messages: the Limiter remembers each.
+func (l *Limiter) Info(logger klog.Logger, message string, keysAndValues ...any) (logged bool) {
+	keysAndValues, due := l.admit(message, keysAndValues)
+	if due {
 		logger.WithCallDepth(1).Info(message, keysAndValues...)
 	}
+	return due
 }
 
 // Error is Info for a line of severity error.
