@@ -18,6 +18,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 )
 
 // Limits of the log lines of one driver at the default verbosity, for each message: all volumes of a driver may
@@ -29,8 +30,14 @@ const (
 
 // logFailed logs a try of an item that failed, as an error. At every verbosity it logs the first of a number of tries in a row that failed,
 // then the same cause every ten minutes, and another cause a minute after the last line at the earliest. With V(2) it logs every try.
+// A first try that met a change of an object is no failure to anybody if it is repeated at once: it is an info line at V(2).
 func (w *Worker) logFailed(logger klog.Logger, e *queue.Item, op attach.Operation, tries int, cause diagnosis.Cause, retryIn time.Duration, err error) {
 	name, now := cmp.Or(cause.Code, string(cause.Verdict)), time.Now()
+	if tries == 1 && retryIn == 0 && errors.Is(err, attach.ErrStale) {
+		e.Retries.Log = loglimit.Problem{} // the next try counts as the first
+		logger.V(2).Info(titleOf(op)+" met a change of the object, trying again", "operation", op.String(), "err", err)
+		return
+	}
 	due := e.Retries.Log.IsDue(name, now)
 	if tries == 1 { // a detach that follows a failed attach, too
 		e.Retries.Log.Logged(name, now)
@@ -44,7 +51,7 @@ func (w *Worker) logFailed(logger klog.Logger, e *queue.Item, op attach.Operatio
 }
 
 // logSucceeded logs a try that succeeded, took after the operation was first required. endsFailure: a try failed before, perhaps of an
-// attach before this detach.
+// attach before this detach, and not only by a change of an object.
 func (w *Worker) logSucceeded(logger klog.Logger, op attach.Operation, tries int, endsFailure bool, took time.Duration) {
 	w.logLine(logger, endsFailure, titleOf(op)+"ed volume", "operation", op.String(), "tries", tries, "duration", took)
 }

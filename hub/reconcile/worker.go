@@ -19,6 +19,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -75,12 +76,13 @@ func (w *Worker) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op att
 	if op != attach.Idle {
 		took := time.Since(e.Asked)
 		w.Metrics.Operation(operationOf(op), status.Success, took)
-		if e.Tries > 0 || w.Logger.V(2).Enabled() { // else it logs nothing, and making the logger takes time
+		endsFailure := e.Retries.Log != (loglimit.Problem{})
+		if endsFailure || w.Logger.V(2).Enabled() { // else it logs nothing, and making the logger takes time
 			tries := 1
 			if e.Retries.Operation == op {
 				tries += e.Tries
 			}
-			w.logSucceeded(w.VolumeLogger(va), op, tries, e.Tries > 0, took)
+			w.logSucceeded(w.VolumeLogger(va), op, tries, endsFailure, took)
 		}
 	}
 	w.Queue.Succeeded(e)

@@ -3,16 +3,20 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 )
 
 func TestOnlyErrorsOfTheVolumeAreForItsStatus(t *testing.T) {
@@ -28,6 +32,30 @@ func TestOnlyErrorsOfTheVolumeAreForItsStatus(t *testing.T) {
 				t.Errorf("for the status: %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// The next try follows at once, and nobody needs to do anything about it.
+func TestFirstChangeOfAnObjectIsNoErrorLine(t *testing.T) {
+	for verbosity, want := range map[int]string{
+		0: "E Attach failed 2, ",
+		2: "I Attach met a change of the object, trying again <nil>, E Attach failed 2, ",
+	} {
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(verbosity)))
+		w, e := &Worker{log: loglimit.New(logBurst, logEvery)}, &queue.Item{}
+		w.logFailed(logger, e, attach.Attaching, 1, causeOf(attach.ErrStale), 0, attach.ErrStale)
+		w.logFailed(logger, e, attach.Attaching, 2, causeOf(attach.ErrStale), time.Second, attach.ErrStale)
+		got := ""
+		for _, line := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
+			var tries any
+			if i := slices.Index(line.ParameterKVList, any("tries")); i >= 0 {
+				tries = line.ParameterKVList[i+1]
+			}
+			got += fmt.Sprint(map[ktesting.LogType]string{ktesting.LogError: "E ", ktesting.LogInfo: "I "}[line.Type], line.Message, " ", tries, ", ")
+		}
+		if got != want {
+			t.Errorf("verbosity %d: got %q, want %q", verbosity, got, want)
+		}
 	}
 }
 
