@@ -64,7 +64,7 @@ func Certificates(ctx context.Context, d registry.Driver) (own, server *x509.Cer
 func secure(ctx context.Context, raw net.Conn, t registry.TLS, m *tlsfiles.Material) (*connection, error) {
 	conn := tls.Client(raw, &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		RootCAs:    m.Authorities,
+		RootCAs:    m.CAs,
 		ServerName: t.ServerName,
 		NextProtos: []string{"h2"}, // gRPC servers insist
 		// Also if the server names other CAs: its error for our certificate says

@@ -35,7 +35,7 @@ const (
 type Options struct {
 	// Target is the path of the driver's unix socket.
 	Target string
-	// Files are the certificate and key of the port, and as CA the authorities of the clients' certificates.
+	// Files are the certificate and key of the port, and the CAs of the clients' certificates.
 	Files tlsfiles.Files
 	// AllowedSANs are domain names, and URIs (with "://" in them). A client's certificate must have one of them.
 	AllowedSANs []string
@@ -160,7 +160,7 @@ func (p *Proxy) verify(life context.Context, chain []*x509.Certificate) error {
 func (p *Proxy) config() *tls.Config {
 	files := p.files.Load()
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{files.Certificate}, NextProtos: []string{"h2"},
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: files.Authorities, VerifyConnection: p.admit,
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: files.CAs, VerifyConnection: p.admit,
 		SessionTicketsDisabled: true} // a ticket would admit a client whose certificate is not accepted any more
 }
 

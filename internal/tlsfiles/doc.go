@@ -1,5 +1,5 @@
 // Package tlsfiles reads the three PEM files of one side of a mutual TLS connection: the
-// authorities of the other side's certificate, the own certificate, and its key. Another
+// CAs of the other side's certificate, the own certificate, and its key. Another
 // process may replace the files at any time.
 //
 // Files.Load reads all three and checks that they belong together. Material.Reload reads them

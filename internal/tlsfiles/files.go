@@ -16,7 +16,7 @@ type Files struct{ CA, Cert, Key string }
 
 // Material is the content of the files. It does not change.
 type Material struct {
-	Authorities *x509.CertPool
+	CAs         *x509.CertPool
 	Certificate tls.Certificate // with its Leaf
 	files       Files
 	sum         [sha256.Size]byte
@@ -26,17 +26,17 @@ type Material struct {
 // Replaced returns a channel that Follow closes when it has taken other content.
 func (m *Material) Replaced() <-chan struct{} { return m.replaced }
 
-// VerifyClient checks the certificates that a client has shown: its own, then those between it and an authority.
+// VerifyClient checks the certificates that a client has shown: its own, then those between it and a CA.
 func (m *Material) VerifyClient(chain []*x509.Certificate) error {
 	intermediates := x509.NewCertPool()
 	for _, c := range chain[1:] {
 		intermediates.AddCert(c)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: m.Authorities, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: m.CAs, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	return err
 }
 
-// Load reads the files and checks that there is an authority, and that key and certificate
+// Load reads the files and checks that there is a CA, and that key and certificate
 // belong together. Its error names the file.
 func (f Files) Load() (*Material, error) {
 	sum := sha256.New()
@@ -52,9 +52,9 @@ func (f Files) Load() (*Material, error) {
 		content[i] = data
 		fmt.Fprintf(sum, "%d\n%s", len(data), data)
 	}
-	m := &Material{files: f, Authorities: x509.NewCertPool(), sum: [sha256.Size]byte(sum.Sum(nil)), replaced: make(chan struct{})}
-	if !m.Authorities.AppendCertsFromPEM(content[0]) {
-		return nil, fmt.Errorf("%s holds no certificate of an authority in PEM", f.CA)
+	m := &Material{files: f, CAs: x509.NewCertPool(), sum: [sha256.Size]byte(sum.Sum(nil)), replaced: make(chan struct{})}
+	if !m.CAs.AppendCertsFromPEM(content[0]) {
+		return nil, fmt.Errorf("%s holds no certificate of a CA in PEM", f.CA)
 	}
 	var err error
 	// Errors of X509KeyPair do not repeat the key.

@@ -21,7 +21,7 @@ func TestLoadNamesTheFileThatIsWrong(t *testing.T) {
 	}{
 		{"no CA", func(f certtest.Files) { os.Remove(f.CA) }, func(f certtest.Files) string { return "there is no file " + f.CA }},
 		{"no key", func(f certtest.Files) { os.Remove(f.Key) }, func(f certtest.Files) string { return "there is no file " + f.Key }},
-		{"empty CA", func(f certtest.Files) { certtest.WriteFile(t, f.CA, nil) }, func(f certtest.Files) string { return f.CA + " holds no certificate" }},
+		{"empty CA", func(f certtest.Files) { certtest.WriteFile(t, f.CA, nil) }, func(f certtest.Files) string { return f.CA + " holds no certificate of a CA" }},
 		{"key of another certificate", func(f certtest.Files) { certtest.WriteFile(t, f.Key, a.Issue(certtest.Request{}).KeyPEM) },
 			func(f certtest.Files) string { return "key in " + f.Key + ": tls: private key does not match" }},
 		{"half a certificate", func(f certtest.Files) { truncate(t, f.Cert) }, func(f certtest.Files) string { return "certificate in " + f.Cert }},
@@ -92,5 +92,5 @@ func TestAChangeIsTakenOnceItIsWhole(t *testing.T) {
 	reload("whole", true, false)
 	reload("taken", false, false)
 	certtest.Write(t, dir, b, first)
-	reload("another authority", true, false)
+	reload("another CA", true, false)
 }
