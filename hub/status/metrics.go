@@ -169,7 +169,7 @@ type Result string
 
 const (
 	Success     Result = "success"
-	Unavailable Result = "unavailable" // the driver is away or busy: Unavailable, Aborted, ResourceExhausted
+	Unavailable Result = "unavailable" // the driver cannot be reached or is busy: Unavailable, Aborted, ResourceExhausted
 	Timeout     Result = "timeout"     // DeadlineExceeded, Canceled
 	Refused     Result = "refused"     // the driver rejects the call: InvalidArgument, NotFound, ...
 	Kubernetes  Result = "kubernetes"  // the API server rejected a read or a write
