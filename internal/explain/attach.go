@@ -15,12 +15,12 @@ import (
 // working explains a volume that waits for its attach, or for its detach after the VolumeAttachment was deleted. What keeps the
 // hub from calling the driver comes first, then what the objects lack, then the driver's errors.
 func (v *volume) working(va *storagev1.VolumeAttachment) {
-	if v.faulty() {
-		v.stop(v.finding(v.seen.Fault))
+	if f := v.fault(); f.Verdict != "" {
+		v.stop(f)
 		return
 	}
 	v.service()
-	attaching := va.DeletionTimestamp == nil
+	attaching := !v.detaching()
 	if attaching || va.Annotations[attach.AnnotationNodeID] == "" {
 		v.withoutDriver()
 	}
@@ -86,8 +86,6 @@ func (v *volume) tries() {
 			v.note(f)
 		case diagnosis.Stuck:
 			v.note(f)
-		case diagnosis.CallUnanswered, diagnosis.NodeFull:
-			v.stop(f)
 		default:
 			v.failed(f)
 		}
@@ -119,10 +117,11 @@ func (v *volume) attempted() status.Attachment {
 // sameCause are verdicts by which the objects and the last error say the same.
 var sameCause = [][]diagnosis.Verdict{
 	{diagnosis.NodeWithoutDriver, diagnosis.NodeWithoutCSI, diagnosis.NodeMissing},
+	{diagnosis.CapabilityMissing, diagnosis.LastError},
 	{diagnosis.CannotConnect, diagnosis.SocketMissing, diagnosis.CertificateExpired, diagnosis.CertificateName, diagnosis.NameMismatch, diagnosis.DriverNotReady},
 }
 
-// failed says what the last error means, unless the walk has stopped at its cause already.
+// failed says what the last error means or what a try lacks, unless the walk has stopped at its cause already.
 func (v *volume) failed(f diagnosis.Diagnosis) {
 	switch {
 	case slices.ContainsFunc(sameCause, func(all []diagnosis.Verdict) bool { return slices.Contains(all, f.Verdict) && v.stopsAt(all...) }):

@@ -150,6 +150,9 @@ func (e *explainer) notFound() *diagnosis.Diagnosis {
 			}
 		}
 	}
-	next := "Check the spelling and the namespace; a VolumeAttachment is deleted when its volume is detached. Otherwise " + forms + "."
+	next := "Check the spelling: csi-attach-hub status lists the drivers."
+	if e.question.Kind != Driver {
+		next = "Check the spelling and the namespace; a VolumeAttachment is deleted when its volume is detached. Otherwise " + forms + "."
+	}
 	return new(found(diagnosis.ObjectNotFound, e.question.String(), "does not exist", next))
 }

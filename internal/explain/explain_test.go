@@ -91,7 +91,7 @@ func TestFindingsBesideTheStopAreNotes(t *testing.T) {
 			w.seen.Since, w.seen.State, w.seen.Tries, w.seen.NextTry, w.seen.LastError = w.va.CreationTimestamp.Time, status.Stuck, 5, time.Now().Add(40*time.Second), "rpc error: code = Internal desc = broken"
 			w.served.ForeignWriter = status.ForeignWriter{Manager: "csi-attacher", Time: time.Now().Add(-time.Minute), VolumeAttachment: "x"}
 			w.served.RecordedCalls = 2
-		}, []diagnosis.Verdict{diagnosis.CapabilityMissing, diagnosis.ForeignWriter, diagnosis.BackendError, diagnosis.Retrying, diagnosis.Stuck},
+		}, []diagnosis.Verdict{diagnosis.ForeignWriter, diagnosis.NodeWithoutCSI, diagnosis.BackendError, diagnosis.Retrying, diagnosis.Stuck},
 			"5 tries in a row have failed: the next one is in 40s"},
 		// An error that repeats the stop is no note.
 		"node gone, twice":                  {all(fails(`csinode "node-1" not found: the node is gone`), func(w *world) { w.csiNode, w.node = nil, nil }), nil, ""},
@@ -442,5 +442,23 @@ func TestCommandsAreLinesToBeCopied(t *testing.T) {
 	want := "         -> Resume it.\n            kubectl annotate x 'two  spaces'\n            csi-attach-hub explain driver/x\n"
 	if text := w.mustAsk(t, "driver/"+driverName).Text(statustable.Style{}, true); !strings.Contains(text, want) || strings.Contains(text, "hidden") {
 		t.Errorf("got\n%s\nwant in it\n%s", text, want)
+	}
+}
+
+// The PersistentVolume was created again with another handle, which is to be attached to the same node.
+func TestTwoVolumeAttachmentsForANodeAreExplainedEachByItsOwnState(t *testing.T) {
+	w := newWorld()
+	all(attached, faulty(diagnosis.VolumeRecreated, "PersistentVolume pv-1"))(w)
+	w.more = append(w.more, attachmentOf("csi-2", "pv-1", "node-1"))
+	w.rows = []status.Attachment{{Name: "csi-2", Driver: driverName, State: status.Failing, Operation: status.Attach, LastError: "rpc error: code = Internal desc = broken"}}
+	r := w.mustAsk(t, byPV)
+	var got []string
+	for _, v := range r.Volumes {
+		got = append(got, v.Title+": "+string(v.Result)+" "+string(v.Stop.Verdict))
+	}
+	want := []string{"claim default/data of driver csi.example.com by VolumeAttachment csi-1 on node node-1: attention VolumeRecreated",
+		"claim default/data of driver csi.example.com by VolumeAttachment csi-2 on node node-1: waiting BackendError"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q\n%s", got, want, r.Text(statustable.Style{}, true))
 	}
 }

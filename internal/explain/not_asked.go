@@ -46,7 +46,9 @@ func (v *volume) notRequired() {
 	}
 	v.ok("CSIDriver %s has attachRequired: false: nothing must be attached", v.driver)
 	v.driverNotes()
-	v.done()
+	if v.report.Stop == nil {
+		v.report.Result = NotNeeded
+	}
 }
 
 // nobodyAsks explains a volume that no node needs.
@@ -71,6 +73,7 @@ func (v *volume) elsewhere() bool {
 	for _, other := range items(v.others) {
 		object, node := ref(VolumeAttachment, "", other.Name), other.Spec.NodeName
 		switch {
+		case node == v.nodeName: // its own, or of an earlier PersistentVolume of this name
 		case other.DeletionTimestamp != nil && (other.Status.Attached || len(other.Finalizers) > 0): // it is not known to be detached
 			why := "the volume can be on one node only"
 			if e := other.Status.DetachError; e != nil {

@@ -1,8 +1,10 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -20,10 +22,7 @@ type object[T any] struct {
 
 // items returns the objects of a list, none if it was not read.
 func items[T any](list object[[]T]) []T {
-	if list.value == nil {
-		return nil
-	}
-	return *list.value
+	return *cmp.Or(list.value, new([]T))
 }
 
 // reader reads each object once, so that all volumes see the same state.
@@ -67,12 +66,7 @@ func selected[L, T any](list object[L], of func(*L) []T, wanted func(*T) bool) o
 	if list.value == nil {
 		return object[[]T]{err: list.err}
 	}
-	some := []T{}
-	for _, o := range of(list.value) {
-		if wanted(&o) {
-			some = append(some, o)
-		}
-	}
+	some := slices.DeleteFunc(slices.Clone(of(list.value)), func(o T) bool { return !wanted(&o) })
 	return object[[]T]{value: &some}
 }
 
@@ -104,12 +98,7 @@ func (e *explainer) users(ctx context.Context, namespace, claim string) object[[
 	return selected(once(&e.reader, "the Pods in namespace "+namespace, func() (*corev1.PodList, error) {
 		return e.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	}), func(l *corev1.PodList) []corev1.Pod { return l.Items }, func(p *corev1.Pod) bool {
-		for i := range p.Spec.Volumes {
-			if ClaimOf(p, &p.Spec.Volumes[i]) == claim && !finished(p) {
-				return true
-			}
-		}
-		return false
+		return !finished(p) && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return ClaimOf(p, &v) == claim })
 	})
 }
 

@@ -70,11 +70,12 @@ func (v *volume) notServed() {
 
 // servedDriver explains a driver that the hub serves.
 func (v *volume) servedDriver() {
-	v.driverNotes()
 	d := *v.served
 	d.Lease = v.lease
 	members := v.view.Members()
 	switch f := v.finding(status.DiagnoseDriver(d.Driver, members, v.now)); {
+	case f.Verdict == "" && d.RecordedCalls > 0:
+		v.stop(v.finding(status.DiagnoseCapability(d.Driver)))
 	case f.Verdict == "":
 		v.ok("driver %s answers at %s, and %s works for it", d.Name, d.Endpoint, cmp.Or(d.Leader, "the hub"))
 	case f.Verdict == diagnosis.LeaseHeld && slices.Contains(members, d.Lease.Holder):
@@ -84,15 +85,16 @@ func (v *volume) servedDriver() {
 	default:
 		v.stop(f)
 	}
+	v.driverNotes()
 }
 
-// driverNotes notes what endangers also a volume that is attached.
+// driverNotes notes what endangers also a volume that is attached, unless it is the stop.
 func (v *volume) driverNotes() {
 	if v.served == nil {
 		return
 	}
 	for _, r := range v.served.Health.Reasons {
-		if r.Verdict == diagnosis.SocketMissing && v.served.Up || r.Verdict == diagnosis.CapabilityMissing || r.Verdict == diagnosis.ForeignWriter || r.Verdict == diagnosis.AttachRequiredWrong {
+		if r.Verdict == diagnosis.SocketMissing && v.served.Up || r.Verdict == diagnosis.CapabilityMissing && !v.stopsAt(r.Verdict) || r.Verdict == diagnosis.ForeignWriter || r.Verdict == diagnosis.AttachRequiredWrong {
 			v.note(v.finding(r.Diagnosis))
 		}
 	}

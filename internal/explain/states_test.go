@@ -60,13 +60,26 @@ func but(pairs ...string) map[string]string {
 }
 
 // attached has the volume attached.
-func attached(w *world) { w.va.Status.Attached, w.seen.State = true, status.Attached }
+func attached(w *world) {
+	w.va.Status.Attached, w.seen.State, w.seen.Operation = true, status.Attached, ""
+}
 
 // leaving has the volume detached since a minute.
 func leaving(w *world) {
 	attached(w)
 	w.va.DeletionTimestamp, w.seen.State, w.seen.Operation = agoPointer(time.Minute), status.Waiting, status.Detach
 }
+
+// due has an operation due on an attached volume.
+func due(op status.Operation) func(*world) {
+	return func(w *world) {
+		attached(w)
+		w.seen.State, w.seen.Operation, w.seen.Since, w.seen.LastError = status.Failing, op, time.Now().Add(-time.Hour), "rpc error: code = Internal desc = busy"
+	}
+}
+
+// pvGone takes the PersistentVolume away, and with it the claim is Lost.
+func pvGone(w *world) { w.pv, w.claim.Status.Phase = nil, corev1.ClaimLost }
 
 // notAsked takes the VolumeAttachment away.
 func notAsked(w *world) { w.va, w.seen = nil, nil }
@@ -223,6 +236,10 @@ var states = []state{
 	{"detached, gone any moment", all(leaving, func(w *world) { w.va.Finalizers = nil }), "waiting: BeingDetached VolumeAttachment csi-1", nil, ""},
 	{"detached, held by the finalizer of another", all(leaving, faulty(diagnosis.FinalizerOfAnother, "VolumeAttachment csi-1")),
 		"waiting: FinalizerOfAnother VolumeAttachment csi-1", nil, ""},
+	{"attached, and a detach is due and fails", all(noAttach, due(status.Detach)), "waiting: BackendError driver csi.example.com", nil, ""},
+	{"attached, and a detach is due and stuck", all(noAttach, due(status.Detach), func(w *world) { w.seen.State, w.seen.LastError = status.Stuck, "" }),
+		"waiting: BeingDetached VolumeAttachment csi-1", nil, ""},
+	{"attached, and not listed by the storage system", due(status.Drift), "waiting: BackendError driver csi.example.com", nil, ""},
 	{"not asked for yet", notAsked, "waiting: NotAskedYet PersistentVolume pv-1", withoutVA(), ""},
 	{"not asked for yet, to a node without the annotation", all(notAsked, func(w *world) { w.node.Annotations = nil }), "waiting: KubeletAttaches Node node-1", withoutVA(), ""},
 	{"nobody wants it", idle, "notNeeded: NotWanted PersistentVolume pv-1", withoutVA(byPod, notThere), ""},
@@ -279,7 +296,13 @@ var states = []state{
 	}), "waiting: NotAskedYet PersistentVolume pv-2", withoutVA(byPV, "notNeeded: NotWanted PersistentVolume pv-1"), ""},
 
 	// The PersistentVolume.
-	{"PersistentVolume missing", all(fails(`persistentvolume "pv-1" not found`), func(w *world) { w.pv = nil }), "waiting: VolumeMissing VolumeAttachment csi-1", nil, ""},
+	{"PersistentVolume missing", pvGone, "waiting: VolumeMissing PersistentVolume pv-1", nil, ""},
+	{"PersistentVolume missing, and the last try says so", all(fails(`persistentvolume "pv-1" not found`), pvGone), "waiting: VolumeMissing PersistentVolume pv-1", nil, ""},
+	{"PersistentVolume missing, driver not configured", func(w *world) { pvGone(w); w.served, w.seen = nil, nil }, "waiting: VolumeMissing PersistentVolume pv-1", nil, ""},
+	{"no hub, PersistentVolume missing, volume attached", all(noHub, attached, pvGone), "attention: VolumeMissing PersistentVolume pv-1", nil, "connection refused"},
+	{"no hub, PersistentVolume being deleted, volume attached", all(noHub, attached, pvDeleted), "attention: VolumeBeingDeleted PersistentVolume pv-1", nil, "connection refused"},
+	{"PersistentVolume and handle missing, being detached", all(leaving, pvGone, func(w *world) { delete(w.va.Annotations, attach.AnnotationVolumeHandle) }),
+		"waiting: VolumeMissing PersistentVolume pv-1", nil, ""},
 	{"PersistentVolume deleted by force", all(attached, faulty(diagnosis.VolumeMissing, "PersistentVolume pv-1"), func(w *world) { w.pv, w.claim.Status.Phase = nil, corev1.ClaimLost }),
 		"attention: VolumeMissing PersistentVolume pv-1", nil, ""},
 	{"PersistentVolume made again", all(attached, faulty(diagnosis.VolumeRecreated, "PersistentVolume pv-1"), func(w *world) { w.claim.Status.Phase = corev1.ClaimLost }),
@@ -290,7 +313,8 @@ var states = []state{
 	}), "waiting: ClaimNotBound PersistentVolumeClaim default/data", withoutVA(byPV, notThere), ""},
 	{"PersistentVolume missing, not asked for", all(notAsked, func(w *world) { w.pv = nil }), "waiting: VolumeMissing PersistentVolume pv-1", withoutVA(byPV, notThere), ""},
 	{"PersistentVolume missing, being detached", all(leaving, func(w *world) { w.pv = nil }), "waiting: BeingDetached VolumeAttachment csi-1", nil, ""},
-	{"PersistentVolume being deleted", all(pvDeleted, fails(`persistentvolume "pv-1" is being deleted`)), "waiting: VolumeBeingDeleted VolumeAttachment csi-1", nil, ""},
+	{"PersistentVolume being deleted", pvDeleted, "waiting: VolumeBeingDeleted PersistentVolume pv-1", nil, ""},
+	{"PersistentVolume being deleted, being detached", all(leaving, pvDeleted), "waiting: BeingDetached VolumeAttachment csi-1", nil, ""},
 	{"PersistentVolume being deleted, nobody wants it", all(idle, pvDeleted), "waiting: VolumeBeingDeleted PersistentVolume pv-1", withoutVA(byPod, notThere), ""},
 	{"not a CSI volume", all(notAsked, func(w *world) {
 		w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}
@@ -318,6 +342,7 @@ var states = []state{
 	{"driver observed", all(sidecar, driverIs(func(d *status.Driver) { d.Mode = "observe" })), "waiting: DriverObserved driver csi.example.com", nil, ""},
 	{"driver observed, and a csi-attacher's try failed", all(failing, sidecar, driverIs(func(d *status.Driver) { d.Mode = "observe" })), "waiting: BackendError driver csi.example.com", nil, ""},
 	{"driver observed, and nobody works for it", all(held("", time.Hour), driverIs(func(d *status.Driver) { d.Mode = "observe" })), "waiting: DriverObserved driver csi.example.com", nil, ""},
+	{"driver's socket is that of its node plugin", all(fails("not called"), driverIs(func(d *status.Driver) { d.RecordedCalls = 2 })), "waiting: CapabilityMissing driver csi.example.com", nil, ""},
 	{"driver draining", driverState("Draining", "2 calls in flight", true), "waiting: DriverDraining driver csi.example.com", nil, ""},
 
 	// The lease.

@@ -72,7 +72,7 @@ func TestVolumesInTroubleAreListedTheWorstFirst(t *testing.T) {
 		code   int
 		head   string
 	}{
-		"driver/csi.example.com": {stuck, 1, "driver csi.example.com: fine\n"},
+		"driver/csi.example.com": {stuck, 1, "driver csi.example.com: fine; 4 of its volumes in trouble\n"},
 		"node/node-1":            {stuck + "; fine csi-e", 1, "Node node-1: fine; 4 of its volumes in trouble\n"}, // the node itself is fine
 	} {
 		w := crowd()
@@ -190,5 +190,24 @@ func TestFullNodeIsSaidToBeFull(t *testing.T) {
 	w.served.FullNodes[1].Waiting = 0
 	if r, err = w.asked(t, "node/node-1"); err != nil || strings.Contains(r.Text(statustable.Style{}, true), "no more volumes") {
 		t.Errorf("%v, want nothing of a full node while nobody waits:\n%s", err, r.Text(statustable.Style{}, true))
+	}
+}
+
+func TestOnlyObservedDriverThatIsWellGetsNoAdviceAboutItsAttacher(t *testing.T) {
+	const look = "Look at the log of the attacher"
+	w := newWorld()
+	all(sidecar, driverIs(func(d *status.Driver) { d.Mode = "observe" }))(w)
+	if text := w.mustAsk(t, "driver/"+driverName).Text(statustable.Style{}, true); strings.Contains(text, look) || !strings.Contains(text, "-> To hand the driver over to the hub") {
+		t.Errorf("got\n%s", text)
+	}
+	if text := w.mustAsk(t, byPV).Text(statustable.Style{}, true); !strings.Contains(text, look) {
+		t.Errorf("a volume that waits for it:\n%s", text)
+	}
+}
+
+func TestUnknownDriverIsNotTakenForAVolumeAttachment(t *testing.T) {
+	const want = "driver hang: not found\nPROBLEM  does not exist\n         -> Check the spelling: csi-attach-hub status lists the drivers.\n"
+	if text := newWorld().mustAsk(t, "driver/hang").Text(statustable.Style{}, true); text != want {
+		t.Errorf("got\n%s", text)
 	}
 }

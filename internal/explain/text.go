@@ -47,7 +47,7 @@ func (p *printer) head(title string, result Result, since time.Time) {
 	if title += ": " + cmp.Or(texts[result], string(result)); !since.IsZero() {
 		title += " for " + diagnosis.Length(p.report.AsOf.Sub(since))
 	}
-	if n := p.report.inTrouble(); n > 0 && p.report.Question.Kind == Node { // the reasons of a driver count them
+	if n := p.report.inTrouble(); n > 0 && (p.report.Question.Kind == Node || health == status.Fine) { // the reasons of a driver count those that it has to work for
 		title += fmt.Sprintf("; %d of its volumes in trouble", n)
 		health = slices.MinFunc([]status.HealthState{health, status.Attention}, status.HealthState.Compare)
 	}

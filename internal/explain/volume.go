@@ -48,7 +48,7 @@ type volume struct {
 	lease     status.Lease // of the driver: its name, and its content as the hub reports it or as it was read
 	leaseRead object[coordinationv1.Lease]
 
-	// va is the VolumeAttachment of the volume for the node. others are the other VolumeAttachments of the volume.
+	// va is the VolumeAttachment of the volume for the node. others are all of the volume.
 	va     object[storagev1.VolumeAttachment]
 	others object[[]storagev1.VolumeAttachment]
 	// otherNode is the node to which a single-node volume is attached instead.
@@ -85,9 +85,7 @@ func (e *explainer) findVolumes(ctx context.Context) (exists bool, err error) {
 	if va.value != nil {
 		name, inline := attach.VolumeName(va.value), va.value.Spec.Source.InlineVolumeSpec
 		e.volumes = []*volume{{explainer: e, volumeName: name, nodeName: va.value.Spec.NodeName, va: va,
-			others: e.attachments(ctx, func(other *storagev1.VolumeAttachment) bool {
-				return other.Name != va.value.Name && isOf(other, name, inline)
-			})}}
+			others: e.attachments(ctx, func(other *storagev1.VolumeAttachment) bool { return isOf(other, name, inline) })}}
 	}
 	return va.value != nil, va.err
 }
@@ -115,42 +113,24 @@ func (e *explainer) onEachNode(ctx context.Context, v volume) {
 		e.volumes = []*volume{&v}
 		return
 	}
-	all := e.ofVolume(ctx, v.volumeName)
+	v.others = e.ofVolume(ctx, v.volumeName)
 	v.readUse(ctx)
-	var nodes []string
-	for _, va := range items(all) {
-		nodes = append(nodes, va.Spec.NodeName)
-	}
-	for _, p := range items(v.pods) {
-		if p.Spec.NodeName != "" && !slices.Contains(nodes, p.Spec.NodeName) && all.err == nil {
-			nodes = append(nodes, p.Spec.NodeName)
-		}
-	}
-	if len(nodes) == 0 {
-		nodes = []string{""}
-	}
-	for _, node := range nodes {
+	for _, va := range items(v.others) {
 		at := v
-		at.nodeName = node
-		at.findAttachment(all)
+		at.nodeName, at.va.value = va.Spec.NodeName, &va
 		e.volumes = append(e.volumes, &at)
 	}
-}
-
-// findAttachment finds the VolumeAttachment for the volume's node among all of the volume.
-func (v *volume) findAttachment(all object[[]storagev1.VolumeAttachment]) {
-	v.others = all
-	if all.err != nil {
-		v.va.err = all.err
-		return
+	for _, p := range items(v.pods) {
+		known := func(other *volume) bool { return other.nodeName == p.Spec.NodeName }
+		if at := v; p.Spec.NodeName != "" && v.others.err == nil && !slices.ContainsFunc(e.volumes, known) {
+			at.nodeName, at.va.missing = p.Spec.NodeName, true
+			e.volumes = append(e.volumes, &at)
+		}
 	}
-	others := slices.Clone(items(all))
-	v.va.missing = true
-	if i := slices.IndexFunc(others, func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == v.nodeName }); i >= 0 {
-		v.va = object[storagev1.VolumeAttachment]{value: new(others[i])}
-		others = slices.Delete(others, i, i+1)
+	if len(e.volumes) == 0 {
+		v.va.err, v.va.missing = v.others.err, v.others.err == nil
+		e.volumes = []*volume{&v}
 	}
-	v.others.value = &others
 }
 
 // translator translates in-tree volumes to CSI. It has no state.
@@ -176,7 +156,11 @@ func (e *explainer) ofPod(ctx context.Context) {
 			continue
 		}
 		if v.volumeName != "" || v.migrated != nil {
-			v.findAttachment(e.attachments(ctx, func(va *storagev1.VolumeAttachment) bool { return isOf(va, v.volumeName, v.migrated) }))
+			v.others = e.attachments(ctx, func(va *storagev1.VolumeAttachment) bool { return isOf(va, v.volumeName, v.migrated) })
+			v.va.err, v.va.missing = v.others.err, v.others.err == nil
+			if i := slices.IndexFunc(items(v.others), func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == v.nodeName }); i >= 0 {
+				v.va = object[storagev1.VolumeAttachment]{value: &items(v.others)[i]}
+			}
 		}
 		e.volumes = append(e.volumes, v)
 	}
@@ -188,7 +172,7 @@ func (v *volume) read(ctx context.Context) {
 	v.node = v.nodeNamed(ctx, v.nodeName)
 	v.csiNode = one(ctx, &v.reader, "CSINode", "", v.nodeName, v.Kube.StorageV1().CSINodes().Get)
 	for _, other := range items(v.others) {
-		if v.singleNode() && other.Status.Attached && other.DeletionTimestamp == nil {
+		if other.Spec.NodeName != v.nodeName && v.singleNode() && other.Status.Attached && other.DeletionTimestamp == nil {
 			v.otherNode = v.nodeNamed(ctx, other.Spec.NodeName)
 		}
 	}
@@ -203,7 +187,7 @@ func (v *volume) read(ctx context.Context) {
 	}
 	v.readDriver(ctx)
 	if va != nil && v.HubErr == nil {
-		err := v.Hub.Volumes(ctx, v.view, status.AttachmentFilter{Name: va.Name}, func(a status.Attachment) { v.seen = &a })
+		err := v.Hub.Volumes(ctx, v.view, status.AttachmentFilter{Name: va.Name}, func(a status.Attachment) { a.Since = cmp.Or(a.Since, asked(va)); v.seen = &a })
 		if err != nil {
 			v.missed("the state of "+ref(VolumeAttachment, "", va.Name)+" in the hub", err)
 		}
@@ -310,12 +294,9 @@ func (v *volume) handle() (handle string) {
 
 // ready returns the condition of a node that says whether it is ready, nil if it has none.
 func ready(n *corev1.Node) *corev1.NodeCondition {
-	if n == nil {
-		return nil
-	}
-	for i := range n.Status.Conditions {
-		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			return c
+	if n != nil {
+		if i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }); i >= 0 {
+			return &n.Status.Conditions[i]
 		}
 	}
 	return nil

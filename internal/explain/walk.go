@@ -13,6 +13,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
 // explain follows the volume from the Pod to the last error. before are the volumes of the question that were explained
@@ -35,7 +36,7 @@ func (v *volume) explain(before []*volume) {
 		v.report.Result = NotKnown
 	}
 	if (v.report.Result == Waiting || v.report.Result == Standby) && v.va.value != nil {
-		v.report.Since = asked(v.va.value).UTC()
+		v.report.Since = v.attempted().Since.UTC()
 	}
 }
 
@@ -53,6 +54,9 @@ func (v *volume) title() string {
 	text := cmp.Or(strings.Join(parts, ", "), "the volume")
 	if v.driver != "" {
 		text += " of driver " + v.driver
+	}
+	if here := slices.DeleteFunc(slices.Clone(items(v.others)), func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName != v.nodeName }); len(here) > 1 {
+		text += " by " + v.attachmentRef()
 	}
 	if v.nodeName != "" {
 		text += " on node " + v.nodeName
@@ -75,11 +79,11 @@ func (v *volume) ok(format string, args ...any) {
 
 // stop adds a problem. The first problem is the stop, further ones are notes.
 func (v *volume) stop(f diagnosis.Diagnosis) {
-	if v.report.Stop != nil {
+	if v.report.Stop == nil {
+		v.report.Stop = &f
+	} else {
 		v.note(f)
-		return
 	}
-	v.report.Stop = &f
 }
 
 func (v *volume) note(f diagnosis.Diagnosis) { v.report.Notes = append(v.report.Notes, f) }
@@ -90,17 +94,6 @@ func (v *volume) later(f diagnosis.Diagnosis) { v.lastResorts = append(v.lastRes
 // stopsAt reports whether the walk has stopped at one of some verdicts.
 func (v *volume) stopsAt(verdicts ...diagnosis.Verdict) bool {
 	return v.report.Stop != nil && slices.Contains(verdicts, v.report.Stop.Verdict)
-}
-
-// done sets the result to Attached or NotNeeded unless the walk has stopped before.
-func (v *volume) done() {
-	switch va := v.va.value; {
-	case v.report.Stop != nil:
-	case va != nil && va.Status.Attached:
-		v.report.Result = Attached
-	default:
-		v.report.Result = NotNeeded
-	}
 }
 
 // podStage checks that the Pod has a node and the volume needs an attach.
@@ -145,9 +138,11 @@ func (v *volume) claimStage() bool {
 		return v.volumeName != "" // unknown says why it was not read
 	case v.class.missing:
 		return v.claimStop(found(diagnosis.ClaimNotBound, object, "not bound to a PersistentVolume: StorageClass "+*claim.Spec.StorageClassName+" does not exist",
-			"Create the StorageClass, or create the claim again with one that exists: kubectl get storageclass lists them."))
-	case claim.Status.Phase == corev1.ClaimLost && (v.pv.missing || v.faulty()):
+			"Create the StorageClass or a PersistentVolume of this class, or create the claim again with a class that exists: kubectl get storageclass lists them."))
+	case claim.Status.Phase == corev1.ClaimLost && (v.pv.missing || v.va.value != nil && v.fault().Verdict != ""):
 		return true // the PersistentVolume is gone or another one
+	case claim.Status.Phase == corev1.ClaimLost && v.pv.value != nil && v.ofThisClaim():
+		return v.claimStop(found(diagnosis.ClaimNotBound, object, "Lost, and "+ref(PersistentVolume, "", v.volumeName)+" is there and names it", "Wait some seconds: kube-controller-manager binds it again. If this lasts, look at its log."))
 	case claim.Status.Phase == corev1.ClaimLost:
 		return v.claimStop(found(diagnosis.ClaimNotBound, object, "Lost: the claimRef of "+ref(PersistentVolume, "", v.volumeName)+" names another claim, or this one before it was made again", "Create the claim again, or remove the uid from that claimRef: the claim then gets the volume."))
 	case claim.Status.Phase != corev1.ClaimBound:
@@ -209,9 +204,9 @@ func (v *volume) attachmentStage() {
 	case va.DeletionTimestamp != nil:
 		v.ok("%s was deleted %s: the volume has to be detached from node %s", v.attachmentRef(), diagnosis.Ago(va.DeletionTimestamp.Time, v.now), va.Spec.NodeName)
 		v.working(va)
-	case va.Status.Attached:
+	case va.Status.Attached && (v.seen == nil || v.seen.Operation == ""):
 		v.attached(va)
-	case v.noAttach():
+	case v.noAttach() && !v.detaching():
 		v.notRequired()
 	default:
 		v.ok("%s asks for the volume on node %s since %s", v.attachmentRef(), va.Spec.NodeName, diagnosis.At(va.CreationTimestamp.Time, v.now))
@@ -230,17 +225,37 @@ func (v *volume) attachmentRef() string { return ref(VolumeAttachment, "", v.va.
 // attached notes the risks of an attached volume.
 func (v *volume) attached(va *storagev1.VolumeAttachment) {
 	v.ok("%s says that the volume is attached to node %s", v.attachmentRef(), va.Spec.NodeName)
-	if v.report.Stop == nil && v.faulty() {
-		v.stop(v.finding(v.seen.Fault))
+	switch f := v.fault(); {
+	case v.report.Stop != nil:
+	case f.Verdict != "":
+		v.stop(f)
 		v.report.Result = Attention
+	default:
+		v.report.Result = Attached
 	}
 	v.driverNotes()
 	v.nodeNotes()
-	v.done()
 }
 
-// faulty reports whether the hub has found that something is wrong with the objects of the VolumeAttachment.
-func (v *volume) faulty() bool { return v.seen != nil && v.seen.Fault.Verdict != "" }
+// detaching reports whether the volume has to be detached: its VolumeAttachment was deleted, or attachRequired became false.
+func (v *volume) detaching() bool {
+	return v.va.value.DeletionTimestamp != nil || v.seen != nil && v.seen.Operation == status.Detach
+}
+
+// fault says what is wrong with the objects of the VolumeAttachment: what the hub has found, else that the PersistentVolume is
+// gone or being deleted. A detach needs the PersistentVolume only if the VolumeAttachment does not have its handle.
+func (v *volume) fault() diagnosis.Diagnosis {
+	switch pv := v.pv.value; {
+	case v.seen != nil && v.seen.Fault.Verdict != "":
+		return v.finding(v.seen.Fault)
+	case v.pv.missing && (!v.detaching() || v.handle() == ""):
+		return found(diagnosis.VolumeMissing, v.volumeRef(), "does not exist any more", v.action(diagnosis.VolumeMissing))
+	case pv != nil && pv.DeletionTimestamp != nil && !v.detaching():
+		return found(diagnosis.VolumeBeingDeleted, v.volumeRef(), "being deleted", cmp.Or(map[bool]string{true: "Set its persistentVolumeReclaimPolicy to Retain to keep the volume: a PersistentVolume that is being deleted cannot be attached again."}[v.va.value.Status.Attached],
+			v.action(diagnosis.VolumeBeingDeleted))).From(pv.DeletionTimestamp.Time)
+	}
+	return diagnosis.Diagnosis{}
+}
 
 // nodeNotes notes the problems of the node, unless they are the stop.
 func (v *volume) nodeNotes() {

@@ -227,8 +227,10 @@ func (w *world) Volumes(_ context.Context, _ hubclient.View, f status.Attachment
 		return w.seenErr
 	}
 	if f.Name != "" { // the VolumeAttachment of the question
-		if w.seen != nil && w.seen.Name == f.Name {
-			take(*w.seen)
+		for _, a := range append(slices.Clone(w.rows), *orNone(w.seen)) {
+			if a.Name == f.Name {
+				take(a)
+			}
 		}
 		return nil
 	}
@@ -238,6 +240,13 @@ func (w *world) Volumes(_ context.Context, _ hubclient.View, f status.Attachment
 		}
 	}
 	return nil
+}
+
+func orNone(a *status.Attachment) *status.Attachment {
+	if a == nil {
+		return new(status.Attachment)
+	}
+	return a
 }
 
 // Driver is what the hub says about the driver alone.
