@@ -117,11 +117,8 @@ func (in DiagnosisInput) failed() diagnosis.Diagnosis {
 	case diagnosis.BackendError:
 		d.Verdict, d.Object = cause.Verdict, "driver "+a.Driver
 		d.Fact = fmt.Sprintf("answered %s to %s", cause.Code, a.method())
-		if cause.Code == "DeadlineExceeded" { // mostly the hub's own deadline has passed
-			d.Fact = fmt.Sprintf("did not answer %s in time", a.method())
-			if slices.ContainsFunc(ownDeadline, func(words string) bool { return strings.Contains(text, words) }) {
-				d.Detail = cause.Code
-			}
+		if cause.Code == "DeadlineExceeded" && slices.ContainsFunc(ownDeadline, func(words string) bool { return strings.Contains(text, words) }) {
+			d.Fact, d.Detail = fmt.Sprintf("did not answer %s in time", a.method()), cause.Code
 			if timeout > 0 {
 				d.Fact = fmt.Sprintf("did not answer %s within %s", a.method(), registry.FormatDuration(timeout))
 			}

@@ -78,6 +78,10 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 			a.LastError = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
 		},
 			summary: "driver a.example.com: did not answer ControllerPublishVolume within 2m: DeadlineExceeded.", do: "timeout"},
+		"the driver gave up": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
+			a.LastError = "rpc error: code = DeadlineExceeded desc = the cloud did not answer"
+		},
+			summary: "driver a.example.com: answered DeadlineExceeded to ControllerPublishVolume: the cloud did not answer.", do: "log of the driver's controller"},
 		"a retry runs": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation, a.Tries = Detaching, Detach, 2 }, summary: "ControllerUnpublishVolume is running: detaching the volume from node worker-1", do: "2m"},
 		"detach elsewhere": {driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.Waiting = Wait{Kind: WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,7 +80,7 @@ func (d Driver) serviceState(found diagnosis.Verdict, replicas []string, now tim
 	case diagnosis.LeaseFree, diagnosis.LeaseExpired:
 		return either(late, Broken, Standby) // it waits for a replica, not for a right
 	}
-	return either(servedElsewhere || d.Mode == modePaused, Attention, Broken) // it cannot be called, and this replica may not have to
+	return either(d.Mode == modePaused, Standby, either(servedElsewhere, Attention, Broken)) // it cannot be called
 }
 
 // waiting returns how many VolumeAttachments wait.
@@ -98,9 +97,8 @@ func (d Driver) says(v diagnosis.Verdict, fact, detail string, actions ...string
 // addCalls adds what is the matter with the calls in flight.
 func (h *Health) addCalls(d Driver, now time.Time) {
 	if since := d.UnansweredSince; passed(since, now) >= max(d.Settings.slow(), d.Settings.Timeout.Duration) {
-		h.add(Broken, d.says(diagnosis.DriverUnresponsive, "answers no call", cmp.Or(d.neededBy(), d.inFlight()),
-			strings.TrimSuffix(lookAtDriver, ".")+": the driver takes calls and does not answer them.",
-			"Restart the driver's controller if its log shows nothing.").From(since))
+		h.add(Broken, d.says(diagnosis.DriverUnresponsive, "answers no call", d.inFlight(),
+			lookAtDriver, "Restart the driver's controller if its log shows nothing.").From(since))
 	} else if c := d.Work().OldestCall; passed(c.Since, now) >= d.Settings.slow() {
 		h.add(Attention, d.says(diagnosis.CallUnanswered, c.Method+" unanswered", d.inFlight(),
 			lookAtDriver+d.Settings.cancels()).From(c.Since))
@@ -111,13 +109,16 @@ func (h *Health) addCalls(d Driver, now time.Time) {
 func (h *Health) addQueue(d Driver, unserved bool, now time.Time) {
 	work := d.Work()
 	late := passed(work.OldestSince, now) >= d.Settings.slow()
-	waits := d.says(diagnosis.Queued, plural(d.waiting(), "volume waits", "volumes wait, the oldest"), d.neededBy()).From(work.OldestSince)
+	waits := d.says(diagnosis.Queued, plural(d.waiting(), "volume waits", "volumes wait, the oldest"), "").From(work.OldestSince)
+	if len(d.Waiters) > 0 {
+		waits.Detail = "needed by " + strings.Join(d.Waiters, ", ")
+	}
 	list := "Run csi-attach-hub volumes --driver " + d.Name + " to list them"
 	switch {
 	case unserved && d.waiting() > work.Stuck:
 		// Another attacher may be about to do what it has to, and a user may have paused the driver: only a driver that
 		// nobody works for needs attention at once.
-		h.add(either(d.Mode == modeObserve && !late || d.State == StatePaused, Standby, Attention), waits)
+		h.add(either(d.Mode == modeObserve && !late || d.Mode == modePaused, Standby, Attention), waits)
 	case unserved:
 	case work.Failing > 0:
 		h.add(Attention, d.says(diagnosis.Retrying, plural(work.Failing, "volume failing", "volumes failing, the oldest"),
@@ -127,7 +128,7 @@ func (h *Health) addQueue(d Driver, unserved bool, now time.Time) {
 		h.add(Attention, waits)
 	}
 	if work.Stuck > 0 {
-		h.add(Attention, d.says(diagnosis.Stuck, plural(work.Stuck, "volume stuck", "volumes stuck, the oldest"), d.neededBy(),
+		h.add(Attention, d.says(diagnosis.Stuck, plural(work.Stuck, "volume stuck", "volumes stuck, the oldest"), "",
 			list+", and csi-attach-hub explain NAME for the cause of one.").From(work.StuckSince))
 	}
 }
@@ -144,24 +145,13 @@ func passed(t, now time.Time) time.Duration {
 	return now.Sub(t)
 }
 
-// neededBy names who waits.
-func (d Driver) neededBy() string {
-	if len(d.Waiters) == 0 {
-		return ""
-	}
-	return "needed by " + strings.Join(d.Waiters, ", ")
-}
-
 // lastFailure returns the text of the last failed try.
 func (d Driver) lastFailure() string {
 	if len(d.Failures) == 0 {
 		return ""
 	}
 	cause, text := diagnosis.Parse(d.Failures[0].Text, d.Failures[0].Cause.Code)
-	if cause.Code == "" {
-		return text
-	}
-	return diagnosis.Because(cause.Code, text)
+	return strings.TrimPrefix(diagnosis.Because(cause.Code, text), ": ")
 }
 
 // addObserved adds what was seen of other attachers.

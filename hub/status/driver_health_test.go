@@ -45,8 +45,9 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"cannot connect": {func(d *Driver) {
 			d.State, d.Up, d.DownSince, d.ConnectionError.Text = "Connecting", false, now, "refused"
 		}, Broken, now, "cannot be called at unix:///s for 0s: refused"},
-		"connects for long": {func(d *Driver) { d.State, d.Up, d.DownSince = "Connecting", false, hour }, Broken, hour, "cannot be called at unix:///s for 60m"},
-		"paused":            {func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, Standby, hour, "paused by `mode: paused` in drivers.yaml for 60m"},
+		"connects for long":            {func(d *Driver) { d.State, d.Up, d.DownSince = "Connecting", false, hour }, Broken, hour, "cannot be called at unix:///s for 60m"},
+		"paused":                       {func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, Standby, hour, "paused by `mode: paused` in drivers.yaml for 60m"},
+		"paused, and cannot be called": {func(d *Driver) { d.State, d.Mode, d.Up = "Lost", "paused", false }, Standby, hour, "cannot be called at unix:///s for 60m"},
 		"paused with work": {func(d *Driver) {
 			d.State, d.Mode, d.Lanes[0].Queued, d.Lanes[0].OldestSince = "Paused", "paused", 1, ago(5*time.Second)
 		}, Standby, hour, "paused by `mode: paused` in drivers.yaml for 60m|1 volume waits for 5s"},

@@ -65,6 +65,6 @@ func (h *Health) addFull(d Driver) {
 	if longest.Waiting < d.WaitingForCapacity {
 		on = "full nodes, most of them on " + on
 	}
-	h.add(Attention, d.says(diagnosis.NodeFull, plural(d.WaitingForCapacity, "volume waits", "volumes wait")+" for a place on "+on, d.neededBy(),
+	h.add(Attention, d.says(diagnosis.NodeFull, plural(d.WaitingForCapacity, "volume waits", "volumes wait")+" for a place on "+on, "",
 		"Move a Pod with a volume of the driver away from the node, or wait until one ends. csi-attach-hub explain NAME says for a waiting Pod or VolumeAttachment what to do.").From(longest.Since))
 }

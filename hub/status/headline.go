@@ -3,8 +3,14 @@ package status
 import (
 	"cmp"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
+
+// aboutVolumes are the reasons of a driver's health that count volumes: the headline counts these itself.
+var aboutVolumes = []diagnosis.Verdict{diagnosis.Stuck, diagnosis.Retrying, diagnosis.Queued, diagnosis.NodeFull}
 
 // Headline returns the first line of the page and of the subcommand status, what matters most first: "drivers.yaml
 // rejected (1 mistake); 3 volumes stuck; all drivers answer". trouble has the VolumeAttachments whose health is broken or
@@ -27,11 +33,13 @@ func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthSta
 		worst(Attention)
 		parts = append(parts, cmp.Or(strings.Join(rejected, ", "), "configuration")+" rejected ("+plural(len(c.Errors), "mistake", "mistakes")+")")
 	}
-	health, volumes, silent := map[HealthState]int{}, map[AttachmentState]int{}, false
+	health, volumes, servedBy, own := map[HealthState]int{}, map[AttachmentState]int{}, map[string]int{}, 0
 	for _, d := range drivers {
 		worst(d.Health.State)
 		health[d.Health.State]++
-		silent = silent || !d.Up && d.Health.State == Attention
+		if d.Health.State == Attention && (!d.Up || slices.ContainsFunc(d.Health.Reasons, func(r Reason) bool { return !slices.Contains(aboutVolumes, r.Verdict) })) {
+			own++
+		}
 	}
 	for _, a := range trouble {
 		worst(a.Health.State)
@@ -40,6 +48,11 @@ func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthSta
 		}
 		volumes[a.State]++
 	}
+	for _, conflict := range c.Conflicts {
+		servedBy[conflict.Winner]++
+	}
+	worst(either(servedBy[""] > 0, Attention, Fine))
+	add(servedBy[""], "driver not served", "drivers not served")
 	add(health[Broken], "driver broken", "drivers broken")
 	add(volumes[Stuck], "volume stuck", "volumes stuck")
 	add(volumes[Failing], "volume failing", "volumes failing")
@@ -51,8 +64,8 @@ func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthSta
 	case len(drivers) == 0:
 		worst(Standby)
 		parts = append(parts, "no driver is served")
-	case silent || health[Attention] > 0 && len(trouble) == 0:
-		add(health[Attention], "driver needs attention", "drivers need attention")
+	case own > 0 || health[Attention] > 0 && len(trouble) == 0:
+		add(cmp.Or(own, health[Attention]), "driver needs attention", "drivers need attention")
 	case health[Broken] == 0:
 		parts = append(parts, "all drivers answer")
 	}

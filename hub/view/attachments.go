@@ -169,7 +169,11 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 			s.State = status.Failing
 		}
 	case d.State != status.StateReady || d.Spec.Mode == registry.ModeObserve:
-		s.Waiting = status.Wait{Kind: status.WaitForDriver, DriverState: d.State,
+		state := d.State
+		if d.Spec.Mode == registry.ModePaused { // also when it cannot be called: nobody is to call it
+			state = status.StatePaused
+		}
+		s.Waiting = status.Wait{Kind: status.WaitForDriver, DriverState: state,
 			Reason: cmp.Or(d.Reason, "only observed (`mode: observe` in drivers.yaml): another attacher should work for it")}
 	case ok && p.State == queue.Delayed:
 		s.State, s.NextTry = status.Failing, p.Due

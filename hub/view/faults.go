@@ -29,21 +29,21 @@ func (a attachment) kept(s status.Attachment) status.Attachment {
 // attachedFault says why a volume that is attached could not be attached again: its PersistentVolume or the node ID of its
 // node is not the one that it was attached with.
 func (v *View) attachedFault(a attachment, s status.Attachment) diagnosis.Diagnosis {
-	still, noted := "its volume is still attached to node "+s.Node, a.Annotations[attach.AnnotationVolumeHandle]
+	noted := a.Annotations[attach.AnnotationVolumeHandle]
 	says := func(verdict diagnosis.Verdict, fact, action string) diagnosis.Diagnosis {
-		return diagnosis.New(verdict, "PersistentVolume "+s.PersistentVolume, fact, still, action)
+		return diagnosis.New(verdict, "PersistentVolume "+s.PersistentVolume, fact, "its volume is still attached to node "+s.Node, action)
 	}
-	restore := fmt.Sprintf("Restore it with the same handle, %s, before the Pod restarts: without it the volume cannot be attached again.", cmp.Or(s.VolumeHandle, "which the storage system knows"))
+	restore := func() string {
+		return fmt.Sprintf("Restore it with the same handle, %s, before the Pod restarts: without it the volume cannot be attached again.", cmp.Or(s.VolumeHandle, "which the storage system knows"))
+	}
 	switch volume := v.Cluster.VolumeOrDeleted(s.PersistentVolume); {
 	case s.PersistentVolume == "":
-	case volume == nil:
-		return says(diagnosis.VolumeMissing, "does not exist any more", restore)
-	case v.Cluster.Volume(s.PersistentVolume) == nil:
-		return says(diagnosis.VolumeMissing, "does not exist any more", restore).From(volume.Deleted.Time)
+	case volume == nil || v.Cluster.Volume(s.PersistentVolume) == nil: // volume.Deleted says when its deletion was asked for
+		return says(diagnosis.VolumeMissing, "does not exist any more", restore())
 	case noted != "" && noted != volume.Handle:
-		return says(diagnosis.VolumeRecreated, "was recreated with another handle, "+volume.Handle, restore).From(volume.Created.Time)
+		return says(diagnosis.VolumeRecreated, "was recreated with another handle, "+volume.Handle, restore()).From(volume.Created.Time)
 	case volume.Deleted != nil:
-		return says(diagnosis.VolumeBeingDeleted, "being deleted", "Set its persistentVolumeReclaimPolicy to Retain to keep the volume, and back up its data before the Pod restarts: a PersistentVolume that is being deleted cannot be attached again.").From(volume.Deleted.Time)
+		return says(diagnosis.VolumeBeingDeleted, "being deleted", "Back up its data before the Pod restarts: a PersistentVolume that is being deleted cannot be attached again. Its persistentVolumeReclaimPolicy decides whether the storage is deleted too: Retain keeps it.").From(volume.Deleted.Time)
 	}
 	was := a.Annotations[attach.AnnotationNodeID]
 	if now, ok := attach.NodeID(v.Cluster.CSINode(s.Node), s.Driver); ok && was != "" && now != was {
