@@ -50,7 +50,7 @@ is printed.`,
 	s.IntVar(&o.run.Faults, "faults", 1000, "least number of faults")
 	s.IntVar(&o.run.Drivers, "drivers", 4, "number of drivers, with eight pods each")
 	s.StringVar(&o.run.Hub, "hub", "", "binary of csi-attach-hub; without it, it is built")
-	s.StringVar(&o.run.History, "history", "", "file that gets each call, each write and each change of a storage, one a line as JSON; without it, it is in the folder with the logs")
+	s.StringVar(&o.run.History, "history", "", "file that gets each call, each write and each change of a storage, one a line; without it, it is in the folder with the logs")
 	s.BoolVar(&o.race, "race", false, "build the hub with the race detector")
 	s.BoolVar(&o.json, "json", false, "print the report as JSON; progress goes to stderr")
 	s.BoolVar(&o.keep, "keep-logs", false, "keep the folder with the logs even if everything held")
@@ -79,7 +79,7 @@ func runChaos(ctx context.Context, o chaosOptions, out, progress io.Writer) erro
 	fmt.Fprintf(progress, "Seed %d, %d faults.\n", o.run.Seed, o.run.Faults)
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done %v after the start (--timeout)", o.timeout))
 	defer cancel()
-	report, err := torture.Run(ctx, o.run)
+	report, err := torture.Chaos(ctx, o.run)
 	return errors.Join(showChaos(report, err, o.json, out), folder.close(o.keep || err != nil || !report.Held()))
 }
 

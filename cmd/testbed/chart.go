@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/chart"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/test/torture/soak"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/torture"
 )
 
 const (
@@ -13,7 +13,7 @@ const (
 )
 
 // drawSoak returns an SVG picture with each quantity of a run over time, the line of its trend after the warm-up, and the judgement.
-func drawSoak(r *soak.Report) []byte {
+func drawSoak(r *torture.SoakReport) []byte {
 	p := chart.Picture{
 		Title: "csi-attach-hub does not grow under load", Columns: 2,
 		Notes: []string{r.Version + ", soak of " + r.Began.UTC().Format("2006-01-02 15:04 UTC"), r.Load()},
@@ -27,7 +27,7 @@ func drawSoak(r *soak.Report) []byte {
 		p.Title, p.Ink = "csi-attach-hub grew under load: "+strings.Join(grew, ", "), chart.Alert
 	}
 	var about []string
-	for _, f := range r.Findings {
+	for _, f := range r.Judged {
 		p.Panels = append(p.Panels, soakPanel(f))
 		about = append(about, f.Title()+": "+f.Sentence())
 	}
@@ -36,7 +36,7 @@ func drawSoak(r *soak.Report) []byte {
 }
 
 // soakPanel draws one quantity.
-func soakPanel(f soak.Finding) chart.Panel {
+func soakPanel(f torture.Judgement) chart.Panel {
 	measured, verdict, _ := strings.Cut(f.Sentence(), ". ")
 	title, trend := chart.Text, chart.Good
 	if f.Grew {
@@ -50,7 +50,7 @@ func soakPanel(f soak.Finding) chart.Panel {
 	}
 }
 
-func soakPoints(points []soak.Point) []chart.Point {
+func soakPoints(points []torture.Point) []chart.Point {
 	var drawn []chart.Point
 	for _, p := range points {
 		drawn = append(drawn, chart.Point{X: p.At.Minutes(), Y: p.Value})

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/test/torture/soak"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/torture"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
@@ -21,9 +21,9 @@ import (
 var update = flag.Bool("update", false, "write testdata/soak.svg")
 
 // reportOf is that of a run of 20 minutes with so much heap, in MiB, after so many minutes.
-func reportOf(heap func(minutes float64) float64) *soak.Report {
-	r := &soak.Report{
-		Options: soak.Options{Drivers: 5, Volumes: 20},
+func reportOf(heap func(minutes float64) float64) *torture.SoakReport {
+	r := &torture.SoakReport{
+		Options: torture.SoakOptions{Options: torture.Options{Drivers: 5}, Volumes: 20},
 		Version: "csi-attach-hub v1.2.0 go1.26.0 linux/amd64",
 		Began:   time.Date(2026, 11, 22, 8, 30, 0, 0, time.UTC),
 	}
@@ -33,9 +33,9 @@ func reportOf(heap func(minutes float64) float64) *soak.Report {
 			Heap: int64(heap(at.Minutes()) * (1 << 20)), RSS: 60 << 20, Goroutines: 200 + i%3, Descriptors: 20,
 			Queued: i % 5, Attached: 600 * i, Detached: 598 * i, Failed: i, CPU: time.Duration(i) * 9 * time.Second,
 		}
-		r.Samples = append(r.Samples, soak.Sample{At: at, Vitals: v})
+		r.Samples = append(r.Samples, torture.Sample{At: at, Vitals: v})
 	}
-	r.Findings = soak.Judge(r.Samples)
+	r.Judged = torture.Judge(r.Samples)
 	return r
 }
 
@@ -80,7 +80,7 @@ func TestEachQuantityIsDrawnWithItsTrendAndJudgement(t *testing.T) {
 			}
 		}
 	}
-	for _, f := range r.Findings {
+	for _, f := range r.Judged {
 		for _, want := range strings.SplitAfter(f.Sentence(), "hour.") {
 			if !strings.Contains(texts, f.Title()) || !strings.Contains(texts, strings.TrimSpace(want)) {
 				t.Errorf("%s with %q is not in the SVG", f.Title(), want)
@@ -92,7 +92,7 @@ func TestEachQuantityIsDrawnWithItsTrendAndJudgement(t *testing.T) {
 			t.Errorf("%q is not in the SVG", want)
 		}
 	}
-	if lines < 2*len(r.Findings) {
-		t.Errorf("%d lines in the SVG, want two for each of %d quantities", lines, len(r.Findings))
+	if lines < 2*len(r.Judged) {
+		t.Errorf("%d lines in the SVG, want two for each of %d quantities", lines, len(r.Judged))
 	}
 }

@@ -15,8 +15,7 @@
 // Pods, sandbox_client.go asks for it from a shell, sandbox_env.go writes what that shell needs,
 // and recipes.go says what to try.
 //
-// Chaos is a thin wrapper of package torture, and soak of package soak; chart.go
-// draws what soak has judged.
+// Chaos and soak are thin wrappers of package torture; chart.go draws what soak has judged.
 //
 // It is for development and demonstration and is no part of the product.
 package main

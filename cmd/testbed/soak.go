@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/test/torture/soak"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/torture"
 )
 
 // newSoakCommand lets a hub work for a long time.
 func newSoakCommand() *cobra.Command {
-	var o soak.Options
+	var o torture.SoakOptions
 	var svg string
 	cmd := &cobra.Command{
 		Use:   "soak",
@@ -51,14 +51,14 @@ unexpected attachment.`,
 	return cmd
 }
 
-func runSoak(ctx context.Context, o soak.Options, svg string) error {
+func runSoak(ctx context.Context, o torture.SoakOptions, svg string) error {
 	// An error here must come before a long run.
 	out, err := os.Create(filepath.Clean(svg))
 	if err != nil {
 		return fmt.Errorf("soak: %w", err)
 	}
 	defer out.Close()
-	report, err := soak.Run(ctx, o)
+	report, err := torture.Soak(ctx, o)
 	if err != nil {
 		return err
 	}

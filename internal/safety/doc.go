@@ -1,9 +1,9 @@
 // Package safety says what the product promises about volumes, each promise as a pure function of what somebody has seen: calls
 // at a driver, VolumeAttachments, PersistentVolumes, and who holds a lease.
 //
-// Five see that, each with other eyes, and all ask here: the books of package fakecsi (each call of every test), the explored
-// worlds (hub/explore_*_test.go, each state that is possible), the random test (hub/random_*_test.go, long ways in virtual
-// time), package crash (a real hub that is killed at each write and call) and package torture (real hubs, many faults at once).
+// Four see that, each with other eyes, and all ask here: the books of package fakecsi (each call of every test), the explored
+// worlds (hub/reconcile/explore_*_test.go, each state that is possible), the random test (hub/tests/random_*_test.go, long ways
+// in virtual time) and package torture (real hubs: killed at each write and call, and with many faults at once).
 // What one of them cannot see exactly, it says so: Perhaps. Where a promise does not hold because of what somebody has done
 // to the world, who asks leaves the question out, and says why.
 package safety

@@ -1,27 +1,29 @@
 package torture
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// Finding is one fault that an audit has found.
+// Finding is something that does not hold.
 type Finding struct {
 	About string    `json:"about"` // a volume, a driver or a hub
 	Text  string    `json:"text"`
 	at    time.Time // when it happened; zero: it is so now
-	lines []line    // of the history around it
 }
 
 // state is what an audit looks at, after all faults are healed.
@@ -34,41 +36,57 @@ type state struct {
 	books       []fakecsi.Books
 }
 
+// world returns the state as the rules look at it.
+func (s state) world() (w safety.World) {
+	for _, va := range s.attachments {
+		at := placeOf("volumeattachments", va.Name)
+		if at.Volume == "" {
+			continue
+		}
+		c := safety.AttachmentOf(va, attach.Finalizer(va.Spec.Attacher))
+		c.Volume = at.Volume
+		w.Attachments = append(w.Attachments, c)
+	}
+	for _, pv := range s.volumes {
+		w.Volumes = append(w.Volumes, safety.VolumeOf(pv, ""))
+	}
+	for _, b := range s.books {
+		w.Published = slices.Concat(w.Published, b.Places())
+	}
+	return w
+}
+
 // audit returns the findings of a state. It checks that exactly what the pods ask for is attached,
 // that each status agrees with the books, and that deleted objects have left nothing behind.
-func audit(s state) []Finding {
-	var f []Finding
+func audit(s state) (f []Finding) {
 	for _, v := range s.moving {
 		f = append(f, Finding{About: v, Text: "its VolumeAttachment should be gone by now"})
 	}
-	rest := safety.Rest{Wants: maps.Clone(s.wanted), Keeps: append([]string{}, s.persistent...)}
+	rest := safety.Rest{World: s.world(), Wants: maps.Clone(s.wanted), Keeps: append([]string{}, s.persistent...)}
 	if rest.Wants == nil {
 		rest.Wants = map[string]safety.Want{}
 	}
-	for _, va := range s.attachments {
-		c := safety.AttachmentOf(va, attach.Finalizer(va.Spec.Attacher))
-		c.Volume, _, _ = strings.Cut(va.Name, "-p")
-		rest.Attachments = append(rest.Attachments, c)
-	}
-	for _, pv := range s.volumes {
-		rest.Volumes = append(rest.Volumes, safety.VolumeOf(pv, ""))
-	}
 	for _, b := range s.books {
-		rest.Published = slices.Concat(rest.Published, b.Places())
 		rest.Running = slices.Concat(rest.Running, b.RunningCalls())
 	}
-	for _, err := range rest.Settled() {
+	return slices.Concat(f, findingsOf(rest.Settled()...), allViolations(s.books))
+}
+
+// findingsOf returns broken rules as findings.
+func findingsOf(errs ...error) (f []Finding) {
+	for _, err := range errs {
 		var b *safety.Broken
-		if errors.As(err, &b) {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			f = append(f, findingsOf(joined.Unwrap()...)...)
+		} else if errors.As(err, &b) {
 			f = append(f, Finding{About: b.About, Text: b.Text})
 		}
 	}
-	return append(f, allViolations(s.books)...)
+	return f
 }
 
 // allViolations returns what hubs must never do, whatever goes wrong.
-func allViolations(books []fakecsi.Books) []Finding {
-	var f []Finding
+func allViolations(books []fakecsi.Books) (f []Finding) {
 	for _, b := range books {
 		for _, v := range b.Violations {
 			text := fmt.Sprintf("%s at %s, call %d, nodes %v: %s", v.Rule, v.Time.Format("15:04:05.000"), v.Call, v.Nodes, v.Detail)
@@ -76,4 +94,153 @@ func allViolations(books []fakecsi.Books) []Finding {
 		}
 	}
 	return f
+}
+
+// look returns the state as the watches and the books have it.
+func (w *world) look() state {
+	s := state{wanted: map[string]safety.Want{}, attachments: w.Attachments.List(), volumes: w.volumes.List()}
+	for _, p := range w.pods {
+		now, busy := p.current()
+		if busy {
+			s.moving = append(s.moving, p.volume.name)
+		}
+		if now.node != "" {
+			w.mu.Lock()
+			id := cmp.Or(w.nodeIDs[now.node], testbed.NodeID(now.node))
+			w.mu.Unlock()
+			s.wanted[p.attachment(now.node).Name] = safety.Want{UID: string(now.uid), At: place{Driver: driverName(p.volume.driver), Volume: p.volume.name, Node: id}}
+		}
+	}
+	for _, v := range w.persistent() {
+		s.persistent = append(s.persistent, v.name)
+	}
+	for _, d := range w.Drivers {
+		s.books = append(s.books, d.Backend.Books())
+	}
+	return s
+}
+
+// lookExactly is look with what the API server returns now: a watch may be behind.
+func (w *world) lookExactly(ctx context.Context) (s state, err error) {
+	err = testbed.Insist(ctx, "list objects", func(ctx context.Context) error {
+		vas, err := w.client.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		pvs, err := w.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		s = w.look()
+		s.attachments, s.volumes = nil, nil
+		for i := range vas.Items {
+			s.attachments = append(s.attachments, &vas.Items[i])
+		}
+		for i := range pvs.Items {
+			s.volumes = append(s.volumes, &pvs.Items[i])
+		}
+		return nil
+	})
+	return s, err
+}
+
+// awaitQuiet blocks until an audit finds nothing, and still finds nothing after each driver was listed
+// so many times more: after two the hub has compared everything with the list. After QuietWithin it returns
+// the findings.
+func (w *world) awaitQuiet(ctx context.Context, listings int) ([]Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.options.QuietWithin)
+	defer cancel()
+	var listed map[string]int // listings to wait for, by driver; nil while the audit finds something
+	for {
+		if err := w.loseAllForeign(); err != nil {
+			return nil, err
+		}
+		s := w.look()
+		found, err := w.found()
+		if bad := append(found, allViolations(s.books)...); len(bad) > 0 || err != nil {
+			return bad, err // these findings stay
+		}
+		found = audit(s)
+		notYet := func(b fakecsi.Books) bool { return b.Methods[fakecsi.ListVolumes].Ended < listed[b.Driver] }
+		switch {
+		case len(found) > 0:
+			listed = nil
+		case listed == nil:
+			listed = map[string]int{}
+			for _, b := range s.books {
+				listed[b.Driver] = b.Methods[fakecsi.ListVolumes].Ended + listings
+			}
+			continue
+		case !slices.ContainsFunc(s.books, notYet):
+			s, err := w.lookExactly(ctx)
+			return audit(s), err
+		}
+		select {
+		case <-w.changed:
+		case <-ctx.Done():
+			if len(found) == 0 {
+				found = []Finding{{Text: "the drivers are not listed any more"}}
+			}
+			return found, nil
+		}
+	}
+}
+
+// errDoesNotHold ends a run early: there are findings.
+var errDoesNotHold = errors.New("something does not hold")
+
+// settle waits until the audit finds nothing, and judges the history. With findings it returns errDoesNotHold.
+func (w *world) settle(ctx context.Context, listings int) error {
+	found, err := w.awaitQuiet(ctx, listings)
+	found = append(found, w.judgeHistory()...)
+	if err = errors.Join(err, ctx.Err()); err != nil || len(found) == 0 {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.findings = slices.CompactFunc(append(w.findings, found...), func(a, b Finding) bool { return a == b })
+	return errDoesNotHold
+}
+
+// clear makes all pods leave for good and deletes all PersistentVolumes. The pods must rest.
+func (w *world) clear(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, w.options.QuietWithin, fmt.Errorf("not within %v", w.options.QuietWithin))
+	defer cancel()
+	volumes := w.persistent()
+	for _, v := range volumes {
+		v.gone.Store(true)
+	}
+	err := testbed.Each(ctx, len(w.pods), w.pods, func(ctx context.Context, p *pod) error {
+		if now, _ := p.current(); now.node != "" {
+			return p.leave(ctx, now)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return testbed.Each(ctx, len(volumes), volumes, func(ctx context.Context, v *volume) error { return v.remove(ctx) })
+}
+
+// touched is a VolumeAttachment that no hub serves.
+var touched = testbed.VolumeAttachment{Name: "touch", Driver: "nobody", Node: "nowhere", PersistentVolume: "none"}
+
+// touch makes it anew. A hub that has taken over removes finalizers from PersistentVolumes when it has seen an event or a
+// bookmark from after that, and bookmarks come once a minute.
+func (w *world) touch(ctx context.Context) error {
+	if err := w.Cluster.Delete(ctx, touched); err != nil {
+		return err
+	}
+	return w.Cluster.Create(ctx, touched)
+}
+
+// keepTouching touches once a second until ctx ends.
+func (w *world) keepTouching(ctx context.Context) {
+	w.running.Go(func() {
+		for ; ctx.Err() == nil; wait(ctx, time.Second) {
+			if err := w.touch(ctx); err != nil && ctx.Err() == nil {
+				w.fail(err)
+			}
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -12,16 +13,27 @@ import (
 // settings of one driver in drivers.yaml.
 type settings struct {
 	workers int
-	timeout string // fits into a lease
+	timeout string // of chaos: fits into a lease
 	mode    string
+	others  string // in flow style
 }
 
 // String is the settings as YAML, in flow style; the zero value is empty.
 func (s settings) String() string {
-	if s == (settings{}) {
-		return ""
+	var parts []string
+	if s.workers > 0 {
+		parts = append(parts, fmt.Sprintf("workers: %d", s.workers))
 	}
-	return fmt.Sprintf("workers: %d, timeout: %s, mode: %s", s.workers, s.timeout, s.mode)
+	for name, value := range map[string]string{"timeout": s.timeout, "mode": s.mode} {
+		if value != "" {
+			parts = append(parts, name+": "+value)
+		}
+	}
+	if s.others != "" {
+		parts = append(parts, s.others)
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
 }
 
 // driversFile is the drivers.yaml of all hubs.
@@ -38,70 +50,51 @@ type driversFile struct {
 	inPlace  bool       // the next write is done in place
 }
 
-func newDriversFile(path string, drivers []*testbed.Driver, l load) (*driversFile, error) {
-	f := &driversFile{path: path, drivers: drivers, defaults: l.defaults, settings: slices.Repeat([]settings{l.settings}, len(drivers)), whole: true}
-	return f, f.write()
-}
-
-// content returns what belongs into the file. Called with mu held.
-func (f *driversFile) content() string {
-	if f.instead != nil {
-		return *f.instead
-	}
-	return testbed.Config(f.drivers, f.defaults, func(d *testbed.Driver) string {
-		return f.settings[slices.Index(f.drivers, d)].String()
-	})
-}
-
 // write writes the file, by turns in place, as people do, and by a rename, as Kubernetes does.
 // Called with mu held.
 func (f *driversFile) write() error {
-	f.inPlace = !f.inPlace
+	content := testbed.Config(f.drivers, f.defaults, func(d *testbed.Driver) string { return f.settings[slices.Index(f.drivers, d)].String() })
+	if f.instead != nil {
+		content = *f.instead
+	}
 	path := f.path
-	if !f.inPlace {
+	if f.inPlace = !f.inPlace; f.inPlace {
+		f.broken++ // the file is empty for a moment
+	} else {
 		path += ".new"
 	}
-	if err := os.WriteFile(path, []byte(f.content()), 0o600); err != nil {
-		return fmt.Errorf("write drivers.yaml: %w", err)
+	err := os.WriteFile(path, []byte(content), 0o600)
+	if err == nil && path != f.path {
+		err = os.Rename(path, f.path)
 	}
-	if f.inPlace {
-		f.broken++ // the file was empty for a moment
-		return nil
-	}
-	if err := os.Rename(path, f.path); err != nil {
+	if err != nil {
 		return fmt.Errorf("write drivers.yaml: %w", err)
 	}
 	return nil
 }
 
-// set changes the settings of one driver. What changes nothing is not written: a hub that starts may find the file empty.
-func (f *driversFile) set(driver int, change func(*settings)) error {
+// set changes the settings of some drivers. What changes nothing is not written: a hub that starts may find the file empty.
+func (f *driversFile) set(change func(*settings), drivers ...int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	was := f.settings[driver]
-	if change(&f.settings[driver]); f.settings[driver] == was {
+	was := slices.Clone(f.settings)
+	for _, d := range drivers {
+		change(&f.settings[d])
+	}
+	if slices.Equal(f.settings, was) {
 		return nil
 	}
 	return f.write()
 }
 
-// replace writes another content. broken says that no hub can start with it.
-func (f *driversFile) replace(content string, broken bool) error {
+// replace writes another content; nil: the drivers again. broken says that no hub can start with it.
+func (f *driversFile) replace(content *string, broken bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.instead = &content
+	f.instead, f.whole = content, !broken
 	if broken {
 		f.broken++
-		f.whole = false
 	}
-	return f.write()
-}
-
-// restore undoes replace.
-func (f *driversFile) restore() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.instead, f.whole = nil, true
 	return f.write()
 }
 

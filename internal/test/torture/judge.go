@@ -6,18 +6,11 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 )
 
-const (
-	publish   = fakecsi.ControllerPublishVolume
-	unpublish = fakecsi.ControllerUnpublishVolume
-	// actsShown is how many findings about acts there are at most for one driver and check.
-	actsShown = 3
-	// linesBefore and linesAfter bound the part of a history that is shown with a finding.
-	linesBefore, linesAfter = moment(6e9), moment(5e8)
-)
+// actsShown is how many findings about acts there are at most for one driver.
+const actsShown = 3
 
 // brokenRule is a rule that did not hold at a moment.
 type brokenRule struct {
@@ -26,23 +19,15 @@ type brokenRule struct {
 	text string
 }
 
-// judgeHistory checks what was recorded since the last check, and forgets it. It returns the findings with those of an audit,
-// which get their part of the history.
-func (w *world) judgeHistory(found []Finding) []Finding {
+// judgeHistory checks what was recorded since the last check, and forgets it. It returns the findings.
+func (w *world) judgeHistory() (found []Finding) {
 	if w.history == nil {
-		return found
+		return nil
 	}
 	before, now := w.tail, w.history.take()
 	w.tail = joined(before, now).tail()
-	for i, f := range found {
-		at := now.to
-		if !f.at.IsZero() {
-			at = w.history.moment(f.at)
-		}
-		found[i].lines = w.linesAround(now, place{Driver: w.driverOf(f.About), Volume: f.About}, at)
-	}
 	for _, b := range slices.Concat(acts(before, now), moments(before, now)) {
-		found = append(found, Finding{About: cmp.Or(b.in.Volume, b.in.Driver), Text: b.text, at: w.history.time(b.at), lines: w.linesAround(now, b.in, b.at)})
+		found = append(found, Finding{About: cmp.Or(b.in.Volume, b.in.Driver), Text: b.text, at: w.history.began.Add(b.at)})
 	}
 	return found
 }
@@ -168,49 +153,8 @@ func (p *past) judgeVolumeWrite(w write) error {
 	return safety.World{Published: p.nodes[w.place], Has: func(at place) safety.Known { return p.has(at, w.At, w.Until) }}.WroteVolume(before, safety.Volume{Guarded: w.Guarded})
 }
 
-// attachment returns what a VolumeAttachment says after a write. Each is named after its place.
-func (w write) attachment() safety.Attachment {
-	return safety.Attachment{Name: w.Object, UID: w.UID, Volume: w.Volume, Noted: w.place, Attached: w.Attached, Deleting: w.Deleting, Guarded: w.Guarded}
-}
-
 // joined returns two parts of a history as one.
 func joined(before, now record) record {
 	return record{from: now.from, to: now.to, calls: slices.Concat(before.calls, now.calls),
 		writes: slices.Concat(before.writes, now.writes), changes: slices.Concat(before.changes, now.changes), starts: now.starts, lacks: now.lacks}
-}
-
-// linesAround returns what was recorded about a volume and the lease of its driver around a moment.
-func (w *world) linesAround(r record, in place, at moment) []line {
-	var lines []line
-	add := func(m moment, format string, args ...any) {
-		if m > at-linesBefore && m < at+linesAfter {
-			lines = append(lines, line{at: w.history.time(m), about: in.Volume, text: fmt.Sprintf(format, args...), whole: true})
-		}
-	}
-	for _, c := range r.changes {
-		if c.Driver == in.Driver && c.Volume == in.Volume {
-			add(c.At, "storage: attached to %s: %v, by call %d", c.Node, c.Attached, c.Call)
-		}
-	}
-	for _, c := range r.calls {
-		if c.Driver == in.Driver && c.Volume == in.Volume {
-			add(c.At, "history: call %d %s on %s by %s until %v: %s", c.ID, c.Method, c.Node, c.By, w.history.time(c.Until).Format(clock), c.Code)
-		}
-	}
-	was := ""
-	for _, x := range r.writes {
-		took := (x.Until - x.At).Round(1e6)
-		switch {
-		case x.Driver != in.Driver:
-		case x.Lease != nil:
-			if x.Lease.Holder != was || !x.known() {
-				add(x.At, "history: lease: %q holds it, outcome %d after %v", x.Lease.Holder, x.Code, took)
-			}
-			was = x.Lease.Holder
-		case x.Volume == in.Volume:
-			add(x.At, "history: %s of %s by %q, outcome %d after %v: version %d attached %v deleting %v guarded %v; %.80s",
-				x.Verb, x.Object, x.By, x.Code, took, x.Version, x.Attached, x.Deleting, x.Guarded, x.Body)
-		}
-	}
-	return lines
 }

@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +45,7 @@ func (h *scene) watch(at moment, by string) *scene {
 
 // finished is a history in which hub a has attached the volume and has finished with it by 7 s.
 func finished() *scene {
-	h := attached().write(4*sec, "n", write{Guarded: true, Attached: true, Deleting: true})
+	h := reported().write(4*sec, "n", write{Guarded: true, Attached: true, Deleting: true})
 	h.call(5*sec, 6*sec, "n", call{ID: 8, Method: unpublish, By: "a/1", Code: "OK"}).storage(11*sec/2, "n", false, 8)
 	return h.write(7*sec, "n", write{By: "a", Attached: true, Deleting: true, Gone: true})
 }
@@ -54,8 +53,8 @@ func finished() *scene {
 // wantedAgain is such a history, after which a pod has asked for the volume there again.
 func wantedAgain() *scene { return finished().write(15*sec/2, "n", write{Verb: "POST"}) }
 
-// attached is a history in which hub a has attached the volume to node n by 3 s.
-func attached() *scene {
+// reported is a history in which hub a has attached the volume to node n by 3 s.
+func reported() *scene {
 	h := &scene{record{to: 20 * sec}}
 	h.lease(0, "a/1")
 	h.write(1*sec, "n", write{By: "a", Guarded: true})
@@ -79,13 +78,13 @@ func TestTheRulesHoldAtEachMoment(t *testing.T) {
 		history *scene
 		want    string // empty: nothing
 	}{
-		"attached and detached": {detached(attached().write(4*sec, "n", asked), 5*sec).write(7*sec, "n", released), ""},
+		"attached and detached": {detached(reported().write(4*sec, "n", asked), 5*sec).write(7*sec, "n", released), ""},
 
-		"published again by the process itself":     {attached().call(5*sec, 6*sec, "n", ok), ""},
-		"published again after a takeover":          {attached().lease(5*sec, "b/2").call(6*sec, 7*sec, "n", later), "has recorded it as attached"},
-		"published again after a loss":              {attached().storage(4*sec, "n", false, 0).lease(5*sec, "b/2").call(6*sec, 7*sec, "n", later), ""},
-		"published again, finalizer taken":          {attached().write(4*sec, "n", write{Attached: true}).lease(5*sec, "b/2").call(6*sec, 7*sec, "n", later), ""},
-		"published again, status only just written": {attached().lease(3*sec+sec/20, "b/2").call(6*sec, 7*sec, "n", later), ""},
+		"published again by the process itself":     {reported().call(5*sec, 6*sec, "n", ok), ""},
+		"published again after a takeover":          {reported().lease(5*sec, "b/2").call(6*sec, 7*sec, "n", later), "has recorded it as attached"},
+		"published again after a loss":              {reported().storage(4*sec, "n", false, 0).lease(5*sec, "b/2").call(6*sec, 7*sec, "n", later), ""},
+		"published again, finalizer taken":          {reported().write(4*sec, "n", write{Attached: true}).lease(5*sec, "b/2").call(6*sec, 7*sec, "n", later), ""},
+		"published again, status only just written": {reported().lease(3*sec+sec/20, "b/2").call(6*sec, 7*sec, "n", later), ""},
 
 		"repeated after a takeover":                  {finished().lease(8*sec, "b/2").call(9*sec, 10*sec, "n", laterDetach), "the VolumeAttachment is gone"},
 		"repeated for a volume that is wanted again": {wantedAgain().lease(8*sec, "b/2").call(9*sec, 10*sec, "n", laterDetach), "the VolumeAttachment is gone"},
@@ -102,19 +101,19 @@ func TestTheRulesHoldAtEachMoment(t *testing.T) {
 			return h
 		}(), ""},
 		"reported after a loss":              {(&scene{}).storage(0, "n", true, 1).storage(1*sec, "n", false, 0).write(2*sec, "n", write{By: "a", Guarded: true, Attached: true}), ""},
-		"reported as detached":               {attached().write(5*sec, "n", write{By: "a", Guarded: true}), "as detached, while the driver has v at n"},
-		"reported as detached after that":    {detached(attached().write(4*sec, "n", asked), 5*sec).write(7*sec, "n", write{By: "a", Guarded: true, Deleting: true}), ""},
-		"finalizer goes before the detach":   {detached(attached().write(4*sec, "n", asked).write(9*sec/2, "n", released), 5*sec), "removes the finalizer of object-n"},
-		"finalizer goes without a deletion":  {attached().write(5*sec, "n", write{By: "a", Attached: true}), "removes the finalizer of object-n"},
-		"finalizer is taken by a user":       {attached().write(5*sec, "n", write{Attached: true}), ""},
-		"finalizer of the volume goes early": {attached().write(5*sec, "", write{By: "a", Deleting: true, Gone: true}), "while the driver has v at n"},
-		"finalizer of the volume goes":       {detached(attached().write(4*sec, "n", asked), 5*sec).write(7*sec, "", write{By: "a", Deleting: true, Gone: true}), ""},
+		"reported as detached":               {reported().write(5*sec, "n", write{By: "a", Guarded: true}), "as detached, while the driver has v at n"},
+		"reported as detached after that":    {detached(reported().write(4*sec, "n", asked), 5*sec).write(7*sec, "n", write{By: "a", Guarded: true, Deleting: true}), ""},
+		"finalizer goes before the detach":   {detached(reported().write(4*sec, "n", asked).write(9*sec/2, "n", released), 5*sec), "removes the finalizer of object-n"},
+		"finalizer goes without a deletion":  {reported().write(5*sec, "n", write{By: "a", Attached: true}), "removes the finalizer of object-n"},
+		"finalizer is taken by a user":       {reported().write(5*sec, "n", write{Attached: true}), ""},
+		"finalizer of the volume goes early": {reported().write(5*sec, "", write{By: "a", Deleting: true, Gone: true}), "while the driver has v at n"},
+		"finalizer of the volume goes":       {detached(reported().write(4*sec, "n", asked), 5*sec).write(7*sec, "", write{By: "a", Deleting: true, Gone: true}), ""},
 
-		"detached though it is wanted":      {detached(attached(), 5*sec), "reports it as attached and is not being deleted"},
-		"detached by the storage itself":    {attached().storage(5*sec, "n", false, 0), ""},
-		"detached as the deletion comes in": {detached(attached().write(5*sec+sec/4, "n", asked), 5*sec), ""},
+		"detached though it is wanted":      {detached(reported(), 5*sec), "reports it as attached and is not being deleted"},
+		"detached by the storage itself":    {reported().storage(5*sec, "n", false, 0), ""},
+		"detached as the deletion comes in": {detached(reported().write(5*sec+sec/4, "n", asked), 5*sec), ""},
 		"detached, outcome of a write not known": {func() *scene {
-			h := detached(attached(), 5*sec)
+			h := detached(reported(), 5*sec)
 			h.writes = append(h.writes, write{At: 4 * sec, Until: 9 * sec / 2, place: place{Driver: "d", Volume: "v", Node: "n"}})
 			return h
 		}(), ""},
@@ -133,7 +132,7 @@ func TestTheRulesHoldAtEachMoment(t *testing.T) {
 
 // A run is checked at each quiet, and then forgets all but what the next check needs.
 func TestTheNextCheckKnowsWhatIsStillAttached(t *testing.T) {
-	before := attached()
+	before := reported()
 	tail := before.tail()
 	if len(tail.changes) != 1 || len(tail.writes) != 2 || len(tail.calls) != 1 {
 		t.Errorf("the tail is %+v", tail)
@@ -229,12 +228,14 @@ func TestTurnsFollowFromTheWritesOfALease(t *testing.T) {
 }
 
 func TestAHistoryJoinsTheBeginAndTheEndOfACall(t *testing.T) {
-	h, err := openHistory(t.TempDir()+"/h", func(pid int) string { return fmt.Sprintf("hub/%d", pid) })
+	h, err := openHistory(t.TempDir() + "/h")
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer h.close()
+	h.named("hub", 4)
 	tell := func(kind fakecsi.EventKind, at, deadline moment) {
-		h.saw(fakecsi.Event{Kind: kind, Time: h.time(at), Deadline: h.time(deadline), Driver: "d", Volume: "v", Node: "n", Call: 1, Method: publish, Peer: 4})
+		h.saw(fakecsi.Event{Kind: kind, Time: h.began.Add(at), Deadline: h.began.Add(deadline), Driver: "d", Volume: "v", Node: "n", Call: 1, Method: publish, Peer: 4})
 	}
 	tell(fakecsi.CallBegan, 1*sec, 3*sec)
 	if calls := h.take().calls; len(calls) != 1 || calls[0].Until != 3*sec || calls[0].Code != "" || calls[0].By != "hub/4" {
@@ -247,8 +248,5 @@ func TestAHistoryJoinsTheBeginAndTheEndOfACall(t *testing.T) {
 	}
 	if calls := h.take().calls; len(calls) != 0 {
 		t.Errorf("later: %+v", calls)
-	}
-	if err := h.close(); err != nil {
-		t.Error(err)
 	}
 }

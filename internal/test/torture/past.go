@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
 )
@@ -217,12 +216,6 @@ func (r record) tail() record {
 		}
 	}
 	return t
-}
-
-// hubOf returns the hub of a process.
-func hubOf(process string) string {
-	hub, _, _ := strings.Cut(process, "/")
-	return hub
 }
 
 // turnsOf returns the turns of one driver in the order of their begins, from the writes of its Lease. A lease that

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,7 +44,7 @@ type asked struct {
 }
 
 func (p *pod) attachment(node string) testbed.VolumeAttachment {
-	va := testbed.VolumeAttachment{Name: p.name + "." + node, Driver: p.volume.storage.Name, Node: node}
+	va := testbed.VolumeAttachment{Name: p.name + "." + node, Driver: driverName(p.volume.driver), Node: node}
 	if p.volume.inline {
 		va.Inline = p.volume.object().Inline()
 	} else {
@@ -71,9 +72,12 @@ func (p *pod) run(ctx context.Context) {
 	}
 }
 
-func (p *pod) nudge() {
+func (p *pod) nudge() { signal(p.changed) }
+
+// signal sends to a channel that has room for one signal.
+func signal(c chan struct{}) {
 	select {
-	case p.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -128,11 +132,13 @@ func (p *pod) begin() bool {
 // mayLeave reports whether the pod has its volume, or has waited for it long enough.
 func (p *pod) mayLeave(since time.Time) bool {
 	now, _ := p.current()
-	if now.node == "" {
-		return true
-	}
-	va, exists := p.world.Attachments.Get(p.attachment(now.node).Name)
-	return exists && va.UID == now.uid && va.Status.Attached || time.Since(since) > moveAfter
+	return now.node == "" || time.Since(since) > moveAfter || p.is(now, func(va *storagev1.VolumeAttachment) bool { return va.Status.Attached })
+}
+
+// is reports whether something holds of the VolumeAttachment that the pod asks for.
+func (p *pod) is(a asked, holds func(*storagev1.VolumeAttachment) bool) bool {
+	va, exists := p.world.Attachments.Get(p.attachment(a.node).Name)
+	return exists && va.UID == a.uid && holds(va)
 }
 
 // current returns what the pod asks for, and whether it is busy.
@@ -148,10 +154,8 @@ func (p *pod) move(ctx context.Context, order Kind) error {
 	node := now.node
 	if node == "" {
 		node = p.nodes[p.random.IntN(len(p.nodes))]
-	}
-	if now.node != "" {
-		early := order == DeletedEarly
-		if !early && !p.guarded(ctx, now) {
+	} else {
+		if order != DeletedEarly && !p.guarded(ctx, now) {
 			return nil // pods rest
 		}
 		if err := p.leave(ctx, now); err != nil || order == "" {
@@ -159,41 +163,36 @@ func (p *pod) move(ctx context.Context, order Kind) error {
 		}
 	}
 	if order == VolumeReplaced {
-		if err := p.volume.replace(ctx); err != nil {
+		if err := p.volume.remove(ctx); err != nil {
+			return err
+		}
+		if err := p.volume.create(ctx); err != nil {
 			return err
 		}
 	}
-	made, err := p.ask(ctx, node)
-	if err != nil || order != DeletedEarly {
+	if err := p.ask(ctx, node); err != nil || order != DeletedEarly {
 		return err
 	}
+	made, _ := p.current()
 	return p.leave(ctx, made)
 }
 
 // ask makes a VolumeAttachment for the node.
-func (p *pod) ask(ctx context.Context, node string) (asked, error) {
+func (p *pod) ask(ctx context.Context, node string) error {
 	made, err := p.world.Cluster.Attach(ctx, p.attachment(node))
 	if err != nil {
-		return asked{}, err
+		return err
 	}
-	now := asked{node, made.UID}
-	p.set(func() { p.asked = now })
+	p.set(func() { p.asked = asked{node, made.UID} })
 	p.world.history.add(p.volume.name, "%s asks for it on %s", p.name, node)
-	return now, nil
+	return nil
 }
 
 // guarded blocks until a VolumeAttachment has its finalizer: without one it could vanish while its
 // volume is being attached, which only a hasty stretch allows. It returns false when pods are to rest.
 func (p *pod) guarded(ctx context.Context, a asked) bool {
-	name, finalizer := p.attachment(a.node).Name, attach.Finalizer(p.volume.storage.Name)
-	for {
-		if p.world.hasty.Load() {
-			return true
-		}
-		va, exists := p.world.Attachments.Get(name)
-		if exists && va.UID == a.uid && slices.Contains(va.Finalizers, finalizer) {
-			return true
-		}
+	finalizer := attach.Finalizer(driverName(p.volume.driver))
+	for !p.world.hasty.Load() && !p.is(a, func(va *storagev1.VolumeAttachment) bool { return slices.Contains(va.Finalizers, finalizer) }) {
 		select {
 		case <-p.changed:
 		case <-ctx.Done():
@@ -203,6 +202,7 @@ func (p *pod) guarded(ctx context.Context, a asked) bool {
 			return false
 		}
 	}
+	return true
 }
 
 // leave deletes a VolumeAttachment and blocks until it is gone.
@@ -214,16 +214,15 @@ func (p *pod) leave(ctx context.Context, a asked) error {
 
 // takeFinalizer removes all finalizers of the pod's VolumeAttachment, as a user with kubectl can.
 // It reports whether it has.
-func (p *pod) takeFinalizer(ctx context.Context) (bool, error) {
+func (p *pod) takeFinalizer(ctx context.Context) (done bool, err error) {
 	now, _ := p.current()
 	if now.node == "" {
 		return false, nil
 	}
 	name := p.attachment(now.node).Name
-	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, now.uid)
-	done := false
-	err := testbed.Insist(ctx, "take finalizer of VolumeAttachment "+name, func(ctx context.Context) error {
-		_, err := p.world.client.StorageV1().VolumeAttachments().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"finalizers":null}}`, now.uid)
+	err = testbed.Insist(ctx, "take finalizer of VolumeAttachment "+name, func(ctx context.Context) error {
+		_, err := p.world.client.StorageV1().VolumeAttachments().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 			return nil // the VolumeAttachment is gone
 		}

@@ -2,17 +2,28 @@ package torture
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
-	"path"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
@@ -21,31 +32,49 @@ type trouble struct {
 	kind  Kind
 	share float64       // of the matching requests that it hits
 	delay time.Duration // of APISlow, at most
+
+	is      func(step string) bool // of Crashes: whether it is the request, which stepOf names
+	phase   phase
+	reached func()
 }
 
-// proxy is one hub's way to the API server: a gate, and behind it a server that forwards each
-// request, unless a trouble hits it.
+// refusals are the answers of some troubles.
+var refusals = map[Kind]struct {
+	code   int
+	reason metav1.StatusReason
+}{
+	APIConflict: {http.StatusConflict, metav1.StatusReasonConflict},
+	APIThrottle: {http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests},
+	APIError:    {http.StatusInternalServerError, metav1.StatusReasonInternalError},
+	APILeases:   {http.StatusInternalServerError, metav1.StatusReasonInternalError},
+}
+
+// proxy is a client's way to the API server. It records requests that change a VolumeAttachment, a PersistentVolume or a
+// Lease. It carries these through although the client gives them up, as an API server does: so the outcome is known. A
+// hub's proxy also makes trouble, and has a gate.
 type proxy struct {
-	*testbed.APIProxy
-	recorder *recorder
+	*testbed.APIProxy // nil: the client is no hub
+	next              http.RoundTripper
+	history           *history
+	by                string                 // the hub; empty: the client is no hub
+	process           atomic.Pointer[string] // the process of the hub
 
 	mu       sync.Mutex // guards all below
 	random   *rand.Rand
 	troubles map[*trouble]bool
-	watches  map[*context.CancelFunc]bool
+	watches  []context.CancelFunc
 	silence  hold // nothing passes
 	pause    hold // of the process
 }
 
-// newProxy starts a proxy and writes a kubeconfig that leads through it. The caller must
-// close it.
-func newProxy(plane *testbed.ControlPlane, kubeconfig string, seed uint64, recorder *recorder) (*proxy, error) {
-	p := &proxy{random: rand.New(rand.NewPCG(seed, 0)), troubles: map[*trouble]bool{}, watches: map[*context.CancelFunc]bool{}, recorder: recorder}
+// newProxy starts a hub's proxy and writes a kubeconfig that leads through it. The caller must close it.
+func newProxy(plane *testbed.ControlPlane, kubeconfig, by string, seed uint64, h *history) (*proxy, error) {
+	p := &proxy{by: by, random: rand.New(rand.NewPCG(seed, 0)), troubles: map[*trouble]bool{}, history: h}
 	var err error
 	p.APIProxy, err = testbed.NewAPIProxy(plane, kubeconfig, func(direct http.RoundTripper) http.RoundTripper {
-		recorder.next = direct
-		return recorder
-	}, p)
+		p.next = direct
+		return p
+	}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.Forward.ServeHTTP(w, r) }))
 	return p, err
 }
 
@@ -61,53 +90,70 @@ func (p *proxy) begin(t trouble) (end func()) {
 	}
 }
 
-// dropWatches cuts all watches and returns how many there were.
-func (p *proxy) dropWatches() int {
+// dropWatches cuts all watches, and reports whether there was one.
+func (p *proxy) dropWatches() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for cancel := range p.watches {
-		(*cancel)()
+	watches := p.watches
+	for _, cancel := range watches {
+		cancel()
 	}
-	return len(p.watches)
+	p.watches = nil
+	return len(watches) > 0
 }
 
-// ServeHTTP implements http.Handler.
-func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+var errLost = errors.New("the answer is lost")
+
+// RoundTrip implements http.RoundTripper.
+func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Query().Get("watch") == "true" {
-		p.serveWatch(w, r)
-		return
+		return p.watch(r)
 	}
-	r = r.WithContext(context.WithValue(r.Context(), leftKey{}, p.left(time.Now())))
-	switch t := p.draw(r); t.kind {
-	case APISlow:
+	left := p.left(time.Now())
+	t := p.draw(r)
+	if no, ok := refusals[t.kind]; ok {
+		return refuse(r, no.code, no.reason), nil
+	}
+	if t.kind == APISlow {
 		wait(r.Context(), t.delay)
-		p.Forward.ServeHTTP(w, r)
-	case APIConflict:
-		p.recorder.refused(r)
-		refuse(w, http.StatusConflict, metav1.StatusReasonConflict)
-	case APIThrottle:
-		p.recorder.refused(r)
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
-	case APIError, APILeases:
-		p.recorder.refused(r)
-		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError)
-	case APIAnswerLost:
-		p.Forward.ServeHTTP(&discard{header: http.Header{}}, r)
-		panic(http.ErrAbortHandler)
-	default:
-		p.Forward.ServeHTTP(w, r)
 	}
+	if t.kind == Crashes && t.phase == before {
+		t.reached()
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	response, err := p.send(r, left)
+	if err != nil || t.kind != APIAnswerLost && t.kind != Crashes {
+		return response, err
+	}
+	response.Body.Close()
+	if t.kind == Crashes {
+		t.reached()
+		<-r.Context().Done()
+	}
+	return nil, errLost
 }
 
 // draw chooses the trouble that a request meets.
 func (p *proxy) draw(r *http.Request) trouble {
-	write := r.Method != http.MethodGet
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for t := range p.troubles {
-		if !write && (t.kind == APIConflict || t.kind == APIAnswerLost) || t.kind == APILeases && !strings.Contains(r.URL.Path, "/leases") {
+		switch t.kind {
+		case Crashes:
+			if t.is(stepOf(r.Method, r.URL.Path)) {
+				delete(p.troubles, t)
+				return *t
+			}
 			continue
+		case APIConflict, APIAnswerLost:
+			if r.Method == http.MethodGet {
+				continue
+			}
+		case APILeases:
+			if !strings.Contains(r.URL.Path, "/leases") {
+				continue
+			}
 		}
 		if p.random.Float64() < t.share {
 			met := *t
@@ -118,22 +164,22 @@ func (p *proxy) draw(r *http.Request) trouble {
 	return trouble{}
 }
 
-// serveWatch forwards a watch until it ends or dropWatches cuts it.
-func (p *proxy) serveWatch(w http.ResponseWriter, r *http.Request) {
+// stepOf names a request that changes an object.
+func stepOf(verb, path string) string {
+	resource, name, sub := testbed.APIObject(path)
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", strings.ToLower(verb), resource, name, sub))
+}
+
+// watch forwards a watch until it ends or dropWatches cuts it.
+func (p *proxy) watch(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
 	p.mu.Lock()
-	p.watches[&cancel] = true
+	p.watches = append(p.watches, cancel)
 	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.watches, &cancel)
-	}()
-	if path.Base(r.URL.Path) == "volumeattachments" {
-		p.recorder.history.watched(p.recorder.by)
+	if resource, _, _ := testbed.APIObject(r.URL.Path); resource == "volumeattachments" && p.history != nil && p.by != "" {
+		p.history.watched(p.by)
 	}
-	p.Forward.ServeHTTP(w, r.WithContext(ctx))
+	return p.next.RoundTrip(r.WithContext(ctx))
 }
 
 // Shut lets nothing through from now on.
@@ -186,23 +232,18 @@ func (p *proxy) left(now time.Time) time.Time {
 	return left
 }
 
-// refuse answers with an error of the API server.
-func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	// An error means that the client has hung up.
-	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"chaos","reason":%q,"code":%d}`, reason, code)
+// refuse returns an error of the API server.
+func refuse(r *http.Request, code int, reason metav1.StatusReason) *http.Response {
+	if r.Body != nil {
+		r.Body.Close()
+	}
+	text := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"chaos","reason":%q,"code":%d}`, reason, code)
+	header := http.Header{"Content-Type": {"application/json"}}
+	if code == http.StatusTooManyRequests {
+		header.Set("Retry-After", "1")
+	}
+	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(text)), Request: r, ProtoMajor: 1, ProtoMinor: 1}
 }
-
-// discard is the ResponseWriter of an answer that is lost.
-type discard struct {
-	header http.Header
-	body   bytes.Buffer
-}
-
-func (n *discard) Header() http.Header         { return n.header }
-func (n *discard) Write(b []byte) (int, error) { return n.body.Write(b) }
-func (n *discard) WriteHeader(int)             {}
 
 // wait blocks for a time, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
@@ -212,4 +253,137 @@ func wait(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+}
+
+// writeTime bounds a write that its client has given up.
+const writeTime = 10 * time.Second
+
+// send forwards a request that left its process at that time, and records it if it is a write.
+func (p *proxy) send(r *http.Request, left time.Time) (*http.Response, error) {
+	w, ok := p.writeOf(r, left)
+	if !ok {
+		return p.next.RoundTrip(r)
+	}
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), writeTime)
+	defer cancel()
+	sent, err := readBody(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	out := r.Clone(ctx)
+	out.Header.Del("Accept-Encoding") // the transport unzips what it has asked for itself
+	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(sent)), int64(len(sent))
+	p.describe(&w, sent)
+	response, err := p.next.RoundTrip(out)
+	var body []byte
+	if err == nil {
+		if body, err = readBody(response.Body); err == nil {
+			w.Code = response.StatusCode
+			response.Body = io.NopCloser(bytes.NewReader(body))
+			if w.Code < 300 {
+				p.result(&w, body)
+			}
+		}
+	}
+	w.Until = p.history.moment(time.Now())
+	p.history.wrote(w)
+	return response, err
+}
+
+// writeOf returns what the request line says about a write. ok is false for all other requests.
+func (p *proxy) writeOf(r *http.Request, left time.Time) (w write, ok bool) {
+	resource, name, sub := testbed.APIObject(r.URL.Path)
+	if p.history == nil || r.Method == http.MethodGet || !slices.Contains([]string{"volumeattachments", "persistentvolumes", "leases"}, resource) {
+		return w, false
+	}
+	w = write{By: p.by, Verb: r.Method, At: p.history.moment(left), Object: strings.TrimRight(resource+"/"+name+"/"+sub, "/")}
+	if resource == "leases" {
+		w.At = p.history.moment(time.Now()) // when its turn can begin at the earliest
+	}
+	w.place = placeOf(resource, name)
+	return w, true
+}
+
+// placeOf says for what volume and node an object is.
+func placeOf(resource, name string) (p place) {
+	switch resource {
+	case "volumeattachments":
+		pod, node, _ := strings.Cut(name, ".")
+		if i := strings.LastIndex(pod, "-p"); i >= 0 {
+			p.Volume, p.Node = pod[:i], testbed.NodeID(node)
+		}
+	case "persistentvolumes":
+		p.Volume = name
+	}
+	p.Driver = driverOf(p.Volume)
+	return p
+}
+
+// leasePrefix begins the names of the drivers' leases.
+const leasePrefix = "external-attacher-leader-"
+
+// describe adds what the body of a request says.
+func (p *proxy) describe(w *write, body []byte) {
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	lease, ok := object.(*coordinationv1.Lease)
+	if err != nil || !ok {
+		return
+	}
+	w.Object = "leases/" + lease.Name
+	w.Driver, _ = strings.CutPrefix(lease.Name, leasePrefix)
+	w.Lease = &leaseWrite{BasedOn: number(lease.ResourceVersion), Duration: time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second}
+	if id, process := ptr.Deref(lease.Spec.HolderIdentity, ""), p.process.Load(); id != "" && process != nil {
+		w.Lease.Holder = cmp.Or(p.history.holder(id, *process), id)
+	}
+}
+
+// result adds what the answer of the API server says.
+func (p *proxy) result(w *write, body []byte) {
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		return
+	}
+	state := func(resource string, o metav1.Object) {
+		if w.Verb == http.MethodPost {
+			w.Object = resource + "/" + o.GetName()
+		}
+		w.place = placeOf(resource, o.GetName())
+		w.Version, w.UID, w.Deleting = number(o.GetResourceVersion()), string(o.GetUID()), o.GetDeletionTimestamp() != nil
+		w.Gone = w.Deleting && len(o.GetFinalizers()) == 0
+		w.Guarded = slices.Contains(o.GetFinalizers(), attach.Finalizer(w.Driver))
+	}
+	switch o := object.(type) {
+	case *storagev1.VolumeAttachment:
+		state("volumeattachments", o)
+		w.Attached = o.Status.Attached
+		w.Node = cmp.Or(o.Annotations[attach.AnnotationNodeID], w.Node)
+	case *corev1.PersistentVolume:
+		state("persistentvolumes", o)
+	case *coordinationv1.Lease:
+		w.Version = number(o.ResourceVersion)
+	}
+}
+
+func number(resourceVersion string) uint64 {
+	n, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// readBody reads and closes a body; nil is empty.
+func readBody(body io.ReadCloser) ([]byte, error) {
+	if body == nil {
+		return nil, nil
+	}
+	defer body.Close()
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return nil, fmt.Errorf("read body: %w", err)
+	}
+	return data, nil
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -26,37 +25,34 @@ type replica struct {
 	world *world
 	name  string
 	proxy *proxy
-	// last is the name of the process that was started last: requests through the proxy are from it.
-	last atomic.Pointer[string]
 
-	mu      sync.Mutex // guards all below
-	process *testbed.Hub
-	meant   map[*testbed.Hub]bool // processes that chaos has stopped or killed
-	killed  map[*testbed.Hub]bool // processes that chaos has killed
-	lives   sync.WaitGroup
+	mu    sync.Mutex // guards all below
+	now   *life      // nil: there is no process
+	lives sync.WaitGroup
+}
+
+// life is one process of a hub.
+type life struct {
+	*testbed.Hub
+	meant, killed bool // to end, and by SIGKILL; guarded by mu of the replica
 }
 
 func newReplica(w *world, index int) (*replica, error) {
-	r := &replica{world: w, name: fmt.Sprintf("hub%d", index), meant: map[*testbed.Hub]bool{}, killed: map[*testbed.Hub]bool{}}
-	recorder := &recorder{history: w.history, by: r.name, driver: w.driverOf, process: func() string { return *r.last.Load() }}
-	proxy, err := newProxy(w.Plane, r.kubeconfig(), w.options.Seed+uint64(index), recorder)
-	if err != nil {
-		return nil, err
-	}
-	r.proxy = proxy
-	return r, nil
+	r := &replica{world: w, name: fmt.Sprintf("hub%d", index)}
+	var err error
+	r.proxy, err = newProxy(w.Plane, r.path("kubeconfig"), r.name, w.options.Seed+uint64(index), w.history)
+	return r, err
 }
 
-func (r *replica) kubeconfig() string {
-	return filepath.Join(r.world.options.Dir, r.name+".kubeconfig")
+func (r *replica) path(extension string) string {
+	return filepath.Join(r.world.options.Dir, r.name+"."+extension)
 }
-func (r *replica) log() string { return filepath.Join(r.world.options.Dir, r.name+".log") }
 
 // current returns the process; nil: there is none.
-func (r *replica) current() *testbed.Hub {
+func (r *replica) current() *life {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.process
+	return r.now
 }
 
 // running reports whether there is a process.
@@ -66,46 +62,45 @@ func (r *replica) running() bool { return r.current() != nil }
 func (r *replica) start(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.process != nil {
+	if r.now != nil {
 		return nil
 	}
 	broken, whole := r.world.config.state()
-	p, err := r.world.StartHub(ctx, testbed.HubOptions{
-		Name: r.name, Kubeconfig: r.kubeconfig(), ShutdownGrace: 3 * time.Second, Verbosity: r.world.load.verbosity,
+	hub, err := r.world.StartHub(ctx, testbed.HubOptions{
+		Name: r.name, Kubeconfig: r.path("kubeconfig"), LogPath: r.path("log"), ShutdownGrace: 3 * time.Second, Verbosity: r.world.load.verbosity,
 		Args: append([]string{"--profiling", "--leader-election-namespace=" + namespace}, r.world.load.hubFlags...),
 	})
 	if err != nil {
 		return err
 	}
-	r.process = p
-	name := r.world.named(r.name, p.PID())
-	r.last.Store(&name)
-	r.world.history.add(r.name, "is started, pid %d", p.PID())
+	l := &life{Hub: hub}
+	r.now = l
+	name := r.world.history.named(r.name, hub.PID())
+	r.proxy.process.Store(&name)
+	r.world.history.add(r.name, "is started, pid %d", hub.PID())
 	began := time.Now()
 	r.lives.Go(func() {
-		<-p.Done()
-		r.ended(ctx, p, func() bool {
+		<-hub.Done()
+		r.ended(ctx, l, func() bool {
 			now, _ := r.world.config.state()
-			return (!whole || now > broken) && time.Since(began) < startTime && strings.Contains(p.LastLines(3), "drivers.yaml")
+			return (!whole || now > broken) && time.Since(began) < startTime && strings.Contains(hub.LastLines(3), "drivers.yaml")
 		})
 	})
 	return nil
 }
 
 // ended handles the end of a process. A process that could not read drivers.yaml is started again when
-// the file is whole. Any other end that chaos has not caused is a finding.
-func (r *replica) ended(ctx context.Context, p *testbed.Hub, couldNotRead func() bool) {
+// the file is whole. Any other end that no fault has caused is a finding.
+func (r *replica) ended(ctx context.Context, l *life, couldNotRead func() bool) {
+	r.forget(l)
 	r.mu.Lock()
-	meant := r.meant[p]
-	if r.process == p {
-		r.process = nil
-	}
+	meant := l.meant
 	r.mu.Unlock()
 	if meant || ctx.Err() != nil {
 		return
 	}
 	if !couldNotRead() {
-		r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it ended by itself, exit code %d:\n%s", p.ExitCode(), p.LastLines(20))})
+		r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it ended by itself, exit code %d:\n%s", l.ExitCode(), l.LastLines(20))})
 		return
 	}
 	r.world.history.add(r.name, "could not read drivers.yaml and has ended")
@@ -117,81 +112,76 @@ func (r *replica) ended(ctx context.Context, p *testbed.Hub, couldNotRead func()
 	}
 }
 
-// take returns the process and notes that chaos ends it; nil: there is none.
-func (r *replica) take(killed bool) *testbed.Hub {
+func (r *replica) forget(l *life) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.meant[r.process] = true
-	r.killed[r.process] = r.killed[r.process] || killed
-	return r.process
+	if r.now == l {
+		r.now = nil
+	}
 }
 
-// wasKilled reports whether chaos has killed a process.
-func (r *replica) wasKilled(p *testbed.Hub) bool {
+// take returns the process and notes that it is meant to end; nil: there is none.
+func (r *replica) take(killed bool) *life {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.killed[p]
+	if r.now != nil {
+		r.now.meant, r.now.killed = true, r.now.killed || killed
+	}
+	return r.now
 }
 
 // kill kills the process. It reports whether there was one.
 func (r *replica) kill() bool {
-	p := r.take(true)
-	if p == nil {
+	l := r.take(true)
+	if l == nil {
 		return false
 	}
 	r.world.history.add(r.name, "is killed")
-	p.Kill()
-	r.forget(p)
+	l.Kill()
+	r.forget(l)
 	return true
 }
 
 // stop sends SIGTERM to the process and blocks until it has ended; another goroutine may kill it
 // meanwhile. It reports whether there was one.
 func (r *replica) stop(ctx context.Context) bool {
-	p := r.take(false)
-	if p == nil {
+	l := r.take(false)
+	if l == nil {
 		return false
 	}
 	r.world.history.add(r.name, "is asked to end")
-	if err := p.Stop(ctx, stopGrace); err != nil && ctx.Err() == nil && !r.wasKilled(p) && r.hasBegun(p) {
+	err := l.Stop(ctx, stopGrace)
+	r.mu.Lock()
+	killed := l.killed
+	r.mu.Unlock()
+	// Before it has logged anything a process does not handle signals.
+	log, missing := os.ReadFile(r.path("log"))
+	if begun := missing != nil || bytes.Contains(log, fmt.Appendf(nil, " %d ", l.PID())); err != nil && ctx.Err() == nil && !killed && begun {
 		r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it did not end as it should after SIGTERM: %v", err)})
 	}
 	r.world.history.add(r.name, "has ended")
-	r.forget(p)
+	r.forget(l)
 	return true
 }
 
-// hasBegun reports whether a process has logged anything: before that it does not handle signals.
-func (r *replica) hasBegun(p *testbed.Hub) bool {
-	log, err := os.ReadFile(r.log())
-	return err != nil || bytes.Contains(log, fmt.Appendf(nil, " %d ", p.PID()))
-}
-
-func (r *replica) forget(p *testbed.Hub) {
+// signal pauses the process, if there is one, or lets it go on.
+func (r *replica) signal(what string, pause bool) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.process == p {
-		r.process = nil
-	}
-}
-
-// pause stops the process, if there is one, until resume.
-func (r *replica) pause(what string) (bool, error) {
-	return r.signal(what, true, (*testbed.Process).Pause)
-}
-
-func (r *replica) resume() error {
-	_, err := r.signal("goes on", false, (*testbed.Process).Resume)
-	return err
-}
-
-func (r *replica) signal(what string, pause bool, send func(*testbed.Process) error) (bool, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.process == nil {
+	if r.now == nil {
 		return false, nil
 	}
 	r.world.history.add(r.name, "%s", what)
 	r.proxy.holds(&r.proxy.pause, pause)
-	return true, send(r.process.Process)
+	if pause {
+		return true, r.now.Pause()
+	}
+	return true, r.now.Resume()
+}
+
+func (r *replica) pause(what string) (bool, error) { return r.signal(what, true) }
+
+func (r *replica) resume() error {
+	_, err := r.signal("goes on", false)
+	return err
 }

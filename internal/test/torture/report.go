@@ -14,11 +14,9 @@ type Report struct {
 	Planned   int            `json:"planned"`
 	Faults    int            `json:"faults"`
 	Counts    map[Kind]int   `json:"counts"` // every kind, with 0 for those that did not come
-	Codes     map[string]int `json:"codes"`  // of driver errors, by gRPC code
 	Stretches []StretchShown `json:"stretches"`
 	Calls     int            `json:"calls"` // publishes and unpublishes
 	Took      time.Duration  `json:"took"`
-	Samples   []Sample       `json:"samples"`
 	Findings  []Finding      `json:"findings"`
 	// History is the end of the history of what the first finding is about.
 	History []string `json:"history,omitempty"`
@@ -49,8 +47,7 @@ func (r *Report) Command() string {
 // String returns the report as text.
 func (r *Report) String() string {
 	var b strings.Builder
-	writeCounts(&b, "FAULT", r.Counts)
-	writeCounts(&b, "ERROR OF A DRIVER", r.Codes)
+	writeCounts(&b, r.Counts)
 	var slowest time.Duration
 	for _, s := range r.Stretches {
 		slowest = max(slowest, s.Quiet)
@@ -70,9 +67,9 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// writeCounts writes a table of what there was, the most frequent first.
-func writeCounts[K ~string](b *strings.Builder, title string, counts map[K]int) {
-	var names []K
+// writeCounts writes a table of the faults, the most frequent first.
+func writeCounts(b *strings.Builder, counts map[Kind]int) {
+	var names []Kind
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		if counts[name] > 0 {
 			names = append(names, name)
@@ -81,8 +78,8 @@ func writeCounts[K ~string](b *strings.Builder, title string, counts map[K]int) 
 	if len(names) == 0 {
 		return
 	}
-	slices.SortStableFunc(names, func(x, y K) int { return counts[y] - counts[x] })
-	fmt.Fprintf(b, "%6s  %s\n", "COUNT", title)
+	slices.SortStableFunc(names, func(x, y Kind) int { return counts[y] - counts[x] })
+	fmt.Fprintf(b, "%6s  %s\n", "COUNT", "FAULT")
 	for _, name := range names {
 		fmt.Fprintf(b, "%6d  %s\n", counts[name], name)
 	}

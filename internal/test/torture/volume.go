@@ -3,6 +3,8 @@ package torture
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,23 +16,39 @@ import (
 
 // volume is a volume that pods use.
 type volume struct {
-	world   *world
-	storage *storage
-	name    string // of the PersistentVolume, and its handle
-	inline  bool   // without a PersistentVolume
-	block   bool
-	shared  bool   // multi-node
-	secret  string // empty: none
+	world  *world
+	driver int
+	name   string // of the PersistentVolume, and its handle
+	inline bool   // without a PersistentVolume
+	block  bool
+	shared bool // multi-node
+	secret bool
+	gone   atomic.Bool // for good: its PersistentVolume should not exist
+}
+
+// driverName returns the name of a driver, driverOf that of a volume's driver; empty: it is no volume of a run.
+func driverName(driver int) string { return fmt.Sprintf("chaos-d%d", driver) }
+
+func driverOf(volume string) string {
+	d, _, ok := strings.Cut(volume, "-v")
+	if !ok {
+		return ""
+	}
+	return "chaos-" + d
+}
+
+func secret(driver int) testbed.Secret {
+	return testbed.Secret{Namespace: namespace, Name: fmt.Sprintf("secret%d", driver), Data: map[string]string{"key": "value"}}
 }
 
 // object returns the PersistentVolume.
 func (v *volume) object() testbed.PersistentVolume {
-	pv := testbed.PersistentVolume{Name: v.name, Driver: v.storage.Name, Block: v.block}
+	pv := testbed.PersistentVolume{Name: v.name, Driver: driverName(v.driver), Block: v.block}
 	if v.shared {
 		pv.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	}
-	if v.secret != "" {
-		pv.Secret = &corev1.SecretReference{Namespace: namespace, Name: v.secret}
+	if v.secret {
+		pv.Secret = &corev1.SecretReference{Namespace: namespace, Name: secret(v.driver).Name}
 	}
 	return pv
 }
@@ -44,42 +62,21 @@ func (v *volume) create(ctx context.Context) error {
 func (v *volume) remove(ctx context.Context) error {
 	client := v.world.client.CoreV1().PersistentVolumes()
 	var was types.UID
-	err := testbed.Insist(ctx, "delete "+v.object().String(), func(ctx context.Context) error {
+	// A watch may be a minute behind after an outage of the API server, so this asks the server.
+	return testbed.Insist(ctx, "remove "+v.object().String(), func(ctx context.Context) error {
 		pv, err := client.Get(ctx, v.name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) || err == nil && was != "" && pv.UID != was {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		was = pv.UID
-		if err := client.Delete(ctx, v.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &was}}); !apierrors.IsNotFound(err) {
-			return err
+		if was = pv.UID; pv.DeletionTimestamp == nil {
+			if err := client.Delete(ctx, v.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &was}}); err != nil {
+				return err
+			}
 		}
-		return nil
+		return fmt.Errorf("it is still there, with finalizers %v", pv.Finalizers)
 	})
-	if err != nil || was == "" {
-		return err
-	}
-	v.world.history.add(v.name, "PersistentVolume is deleted")
-	// A watch may be a minute behind after an outage of the API server, so this asks the server.
-	return testbed.Insist(ctx, "see the end of "+v.object().String(), func(ctx context.Context) error {
-		pv, err := client.Get(ctx, v.name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err == nil && pv.UID == was {
-			err = fmt.Errorf("it is still there, with finalizers %v", pv.Finalizers)
-		}
-		return err
-	})
-}
-
-// replace removes the PersistentVolume and makes it again.
-func (v *volume) replace(ctx context.Context) error {
-	if err := v.remove(ctx); err != nil {
-		return err
-	}
-	return v.create(ctx)
 }
 
 // vanish deletes the PersistentVolume and removes its finalizers.
@@ -87,12 +84,10 @@ func (v *volume) vanish(ctx context.Context) error {
 	v.world.history.add(v.name, "PersistentVolume vanishes")
 	client := v.world.client.CoreV1().PersistentVolumes()
 	return testbed.Insist(ctx, "take away "+v.object().String(), func(ctx context.Context) error {
-		if err := client.Delete(ctx, v.name, metav1.DeleteOptions{}); apierrors.IsNotFound(err) {
-			return nil
-		} else if err != nil {
-			return err
+		err := client.Delete(ctx, v.name, metav1.DeleteOptions{})
+		if err == nil {
+			_, err = client.Patch(ctx, v.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		}
-		_, err := client.Patch(ctx, v.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

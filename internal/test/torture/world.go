@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
@@ -22,9 +27,57 @@ const (
 	namespace = "default"
 	nodeCount = 4
 	hubCount  = 2
+	// closeTime bounds the stop of everything.
+	closeTime = time.Minute
 )
 
-// world is a testbed.World with hubs behind proxies and pods that use volumes.
+// Options of a run.
+type Options struct {
+	Seed    uint64    // fixes the plan: which faults begin in which order, and where. The timing of processes still varies.
+	Faults  int       // the least number; only chaos has them
+	Hub     string    // binary of cmd/csi-attach-hub
+	Dir     string    // an existing folder for sockets, state and logs, with a short path; the caller removes it
+	Drivers int       // 0 means 4
+	History string    // file that gets the history, one event a line; empty means history in Dir
+	Out     io.Writer // gets progress lines; nil: none
+	// QuietWithin bounds the time from the end of a stretch until the audit finds nothing; 0 means 90 s.
+	QuietWithin time.Duration
+}
+
+// filled returns the options with their defaults.
+func (o Options) filled() (Options, error) {
+	if o.Hub == "" || o.Dir == "" {
+		return o, errors.New("torture: Hub and Dir must be set")
+	}
+	if o.Drivers == 0 {
+		o.Drivers = 4
+	}
+	if o.QuietWithin == 0 {
+		o.QuietWithin = 90 * time.Second
+	}
+	if o.History == "" {
+		o.History = filepath.Join(o.Dir, "history")
+	}
+	if o.Out == nil {
+		o.Out = io.Discard
+	}
+	return o, nil
+}
+
+// load says what pods ask for, and how hubs and drivers are set up while nothing is wrong.
+type load struct {
+	sorts     []volume        // of each driver's volumes
+	linger    time.Duration   // how long a pod stays where it is, on average
+	latency   fakecsi.Latency // of the drivers' calls
+	defaults  string          // in drivers.yaml
+	settings  func(driver int) settings
+	hubFlags  []string
+	verbosity int  // of the hubs' logs
+	history   bool // keep a history: memory grows with the run
+	early     int  // one of so many moves deletes its VolumeAttachment at once; 0: none
+}
+
+// world is a testbed.World with hubs behind proxies, pods that use volumes, and a history.
 type world struct {
 	*testbed.World // nil if its start has failed
 	options        Options
@@ -33,54 +86,49 @@ type world struct {
 	tail           record               // what the next check of the history builds on
 	client         kubernetes.Interface // not behind a proxy
 	config         *driversFile
-	storages       []*storage
 	hubs           []*replica
 	pods           []*pod
 	podByName      map[string]*pod
 	all            []*volume
 	volumes        *testbed.Watcher[*corev1.PersistentVolume]
 
-	hasty     atomic.Bool   // VolumeAttachments may go without their finalizer
-	still     atomic.Bool   // pods begin no move during a takeover
-	surviving atomic.Bool   // the first hub must not end
-	resting   atomic.Bool   // pods stay where they are
-	changed   chan struct{} // wakes awaitQuiet
-	running   sync.WaitGroup
-	end       context.CancelFunc // ends the goroutines in running
-	cleared   bool               // all pods have left for good; no PersistentVolume should exist
+	hasty   atomic.Bool   // VolumeAttachments may go without their finalizer
+	still   atomic.Bool   // pods begin no move during a takeover
+	resting atomic.Bool   // pods stay where they are
+	changed chan struct{} // wakes awaitQuiet
+	running sync.WaitGroup
+	end     context.CancelFunc // ends the goroutines in running
 
-	mu       sync.Mutex     // guards all below
-	names    map[int]string // of the hubs' processes, by process ID
+	mu       sync.Mutex        // guards all below
+	nodeIDs  map[string]string // those that are not testbed.NodeID, by node
 	findings []Finding
-	err      error // why chaos itself cannot go on
+	err      error // why the run itself cannot go on
 }
 
-// newWorld starts everything. The caller must close the world, also after an error.
-func newWorld(ctx context.Context, o Options, l load) (*world, error) {
-	w := &world{options: o, load: l, changed: make(chan struct{}, 1), podByName: map[string]*pod{}, names: map[int]string{}}
+// within starts a world, acts in it, and stops it.
+func within(ctx context.Context, o Options, l load, act func(context.Context, *world) error) error {
+	o, err := o.filled()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	w := &world{options: o, load: l, changed: make(chan struct{}, 1), podByName: map[string]*pod{}, nodeIDs: map[string]string{}}
+	w.resting.Store(true)
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
 	w.end = end
-	w.resting.Store(true)
-	for _, step := range []func(context.Context) error{w.start, w.makeObjects, w.startHubs} {
-		if err := step(ctx); err != nil {
-			return w, err
-		}
+	if err = w.start(ctx, background); err == nil {
+		err = act(ctx, w)
 	}
-	for _, s := range w.storages {
-		w.running.Go(func() {
-			_ = s.Backend.Wait(background, func(fakecsi.Books) bool { w.wake(); return false }) // ends with the context
-		})
-	}
-	for _, p := range w.pods {
-		w.running.Go(func() { p.run(background) })
-	}
-	return w, nil
+	cancel()
+	ending, done := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer done()
+	return errors.Join(err, w.close(ending))
 }
 
-// start starts everything but the hubs.
-func (w *world) start(ctx context.Context) (err error) {
+// start starts everything.
+func (w *world) start(ctx, background context.Context) (err error) {
 	if w.load.history {
-		if w.history, err = openHistory(w.options.History, w.processName); err != nil {
+		if w.history, err = openHistory(w.options.History); err != nil {
 			return err
 		}
 	}
@@ -92,47 +140,85 @@ func (w *world) start(ctx context.Context) (err error) {
 		o.Nodes = append(o.Nodes, fmt.Sprintf("node%d", i))
 	}
 	for i := range w.options.Drivers {
-		d := fakecsi.Options{Name: fmt.Sprintf("chaos-d%d", i), CountersOnly: true}
+		d := fakecsi.Options{Name: driverName(i), CountersOnly: true}
 		if w.history != nil {
 			d.Observe = w.history.saw
 		}
 		o.Drivers = append(o.Drivers, d)
-		w.storages = append(w.storages, &storage{})
 		w.addVolumes(i, o.Nodes)
 	}
 	if w.World, err = testbed.StartWorld(ctx, o); err != nil {
 		return err
 	}
-	for i, d := range w.Drivers {
-		w.storages[i].Driver = d
-	}
-	if w.client, err = w.recordedClient(); err != nil {
+	config := w.Plane.RESTConfig()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &proxy{next: next, history: w.history} })
+	if w.client, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
 	w.Cluster = testbed.NewCluster(w.client)
-	w.volumes, err = testbed.WatchPersistentVolumes(ctx, w.client, func(_, _ *corev1.PersistentVolume) { w.wake() })
-	return err
-}
-
-func secretName(storage int) string { return fmt.Sprintf("secret%d", storage) }
-
-func secret(storage int) testbed.Secret {
-	return testbed.Secret{Namespace: namespace, Name: secretName(storage), Data: map[string]string{"key": "value"}}
-}
-
-// makeObjects makes secrets, PersistentVolumes and drivers.yaml.
-func (w *world) makeObjects(ctx context.Context) (err error) {
+	if w.volumes, err = testbed.WatchPersistentVolumes(ctx, w.client, func(_, _ *corev1.PersistentVolume) { w.wake() }); err != nil {
+		return err
+	}
 	var objects []testbed.Object
-	for i := range w.storages {
+	for i := range w.Drivers {
 		objects = append(objects, secret(i))
 	}
 	for _, v := range w.persistent() {
 		objects = append(objects, v.object())
 	}
-	if w.config, err = newDriversFile(w.ConfigPath(), w.Drivers, w.load); err != nil {
+	if err := w.Cluster.Create(ctx, objects...); err != nil {
 		return err
 	}
-	return w.Cluster.Create(ctx, objects...)
+	w.config = &driversFile{path: w.ConfigPath(), drivers: w.Drivers, defaults: w.load.defaults, settings: make([]settings, len(w.Drivers)), whole: true}
+	for i := range w.Drivers {
+		w.config.settings[i] = w.load.settings(i)
+	}
+	if err := w.config.write(); err != nil {
+		return err
+	}
+	for i := range hubCount {
+		r, err := newReplica(w, i)
+		if err != nil {
+			return err
+		}
+		w.hubs = append(w.hubs, r)
+	}
+	if err := w.hubs[0].start(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	for _, d := range w.Drivers {
+		w.running.Go(func() {
+			_ = d.Backend.Wait(background, func(fakecsi.Books) bool { w.wake(); return false }) // ends with the context
+		})
+	}
+	for _, p := range w.pods {
+		w.running.Go(func() { p.run(background) })
+	}
+	return nil
+}
+
+// addVolumes adds a driver's volumes and their pods. A shared volume gets one pod on each node, so that there are
+// calls for it on many nodes at once.
+func (w *world) addVolumes(driver int, nodes []string) {
+	for i := range w.load.sorts {
+		sort := &w.load.sorts[i]
+		v := &volume{world: w, driver: driver, name: fmt.Sprintf("d%d-v%d", driver, i), inline: sort.inline, block: sort.block, shared: sort.shared, secret: sort.secret}
+		w.all = append(w.all, v)
+		parts := [][]string{nodes}
+		if v.shared {
+			parts = slices.Collect(slices.Chunk(nodes, 1))
+		}
+		for i, part := range parts {
+			p := &pod{world: w, name: fmt.Sprintf("%s-p%d", v.name, i), volume: v, nodes: part,
+				random: rand.New(rand.NewPCG(w.options.Seed, uint64(len(w.pods)))), orders: make(chan Kind, 1), changed: make(chan struct{}, 1)}
+			w.pods, w.podByName[p.name] = append(w.pods, p), p
+		}
+	}
+}
+
+// persistent returns the volumes that have a PersistentVolume.
+func (w *world) persistent() []*volume {
+	return slices.DeleteFunc(slices.Clone(w.all), func(v *volume) bool { return v.inline || v.gone.Load() })
 }
 
 // saw handles every change of a VolumeAttachment.
@@ -143,49 +229,16 @@ func (w *world) saw(was, now *storagev1.VolumeAttachment) {
 	}
 	name, _, _ := strings.Cut(va.Name, ".")
 	if p := w.podByName[name]; p != nil {
-		if w.history != nil {
-			w.history.add(p.volume.name, "%s", describe(was, now))
+		if e := va.Status.AttachError; e != nil {
+			w.history.add(p.volume.name, "VolumeAttachment %s has the error %s", va.Name, e.Message)
 		}
 		p.nudge()
 	}
 	w.wake()
 }
 
-// describe returns a line about a change of a VolumeAttachment.
-func describe(was, now *storagev1.VolumeAttachment) string {
-	if now == nil {
-		return "VolumeAttachment " + was.Name + " is gone"
-	}
-	text := fmt.Sprintf("VolumeAttachment %s: uid %.8s attached %v, finalizers %v", now.Name, now.UID, now.Status.Attached, now.Finalizers)
-	if now.DeletionTimestamp != nil {
-		text += ", being deleted"
-	}
-	for _, e := range []*storagev1.VolumeError{now.Status.AttachError, now.Status.DetachError} {
-		if e != nil {
-			text += ", error " + e.Message
-		}
-	}
-	return text
-}
-
-func (w *world) startHubs(ctx context.Context) error {
-	for i := range hubCount {
-		r, err := newReplica(w, i)
-		if err != nil {
-			return err
-		}
-		w.hubs = append(w.hubs, r)
-	}
-	return w.hubs[0].start(context.WithoutCancel(ctx))
-}
-
 // wake lets awaitQuiet look again.
-func (w *world) wake() {
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
-}
+func (w *world) wake() { signal(w.changed) }
 
 // find adds a finding.
 func (w *world) find(f Finding) {
@@ -196,14 +249,7 @@ func (w *world) find(f Finding) {
 	w.wake()
 }
 
-// found returns the findings of find so far.
-func (w *world) found() []Finding {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.findings
-}
-
-// fail notes why chaos itself cannot go on.
+// fail notes why the run itself cannot go on.
 func (w *world) fail(err error) {
 	w.mu.Lock()
 	w.err = errors.Join(w.err, err)
@@ -211,32 +257,11 @@ func (w *world) fail(err error) {
 	w.wake()
 }
 
-func (w *world) failed() error {
+// found returns what find and fail have got so far.
+func (w *world) found() ([]Finding, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.err
-}
-
-// remove deletes an object that has no finalizer.
-func (w *world) remove(ctx context.Context, o testbed.Object) error {
-	return testbed.Insist(ctx, "delete "+o.String(), func(ctx context.Context) error { return w.Cluster.Delete(ctx, o) })
-}
-
-// list asks the API server: a watch may be behind.
-func (w *world) list(ctx context.Context) (vas []storagev1.VolumeAttachment, pvs []corev1.PersistentVolume, err error) {
-	err = testbed.Insist(ctx, "list objects", func(ctx context.Context) error {
-		vaList, err := w.client.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		pvList, err := w.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		vas, pvs = vaList.Items, pvList.Items
-		return nil
-	})
-	return vas, pvs, err
+	return w.findings, w.err
 }
 
 // close stops everything and blocks until it has ended.

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -20,17 +22,19 @@ import (
 
 // recorded returns a client behind a proxy as hubs have it, and the history of its writes.
 func recorded(t *testing.T) (kubernetes.Interface, *proxy, *history) {
+	t.Parallel()
 	plane := testbed.Shared(t)
-	h, err := openHistory(t.TempDir()+"/h", func(int) string { return "" })
+	h, err := openHistory(t.TempDir() + "/h")
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := testbed.ShortTempDir(t) + "/kubeconfig"
-	p, err := newProxy(plane, path, 1, &recorder{history: h, by: "hub0", process: func() string { return "hub0/7" }, driver: func(string) string { return "d" }})
+	p, err := newProxy(plane, path, "hub0", 1, h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
+	p.process.Store(new("hub0/7"))
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +47,7 @@ func recorded(t *testing.T) (kubernetes.Interface, *proxy, *history) {
 func TestTheWritesOfAnAttachmentAreRecordedWithTheirOutcome(t *testing.T) {
 	client, p, h := recorded(t)
 	vas := client.StorageV1().VolumeAttachments()
-	va := testbed.VolumeAttachment{Name: "rec-v0-p0.node1", Driver: "d", Node: "node1", PersistentVolume: "rec-v0"}.Build()
+	va := testbed.VolumeAttachment{Name: "d3-v0-p0.node1", Driver: "chaos-d3", Node: "node1", PersistentVolume: "d3-v0"}.Build()
 	must := func(_ any, err error) {
 		t.Helper()
 		if err != nil {
@@ -54,7 +58,7 @@ func TestTheWritesOfAnAttachmentAreRecordedWithTheirOutcome(t *testing.T) {
 	patch := func(body string, subresources ...string) (*storagev1.VolumeAttachment, error) {
 		return vas.Patch(t.Context(), va.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{}, subresources...)
 	}
-	must(patch(fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, attach.Finalizer("d"))))
+	must(patch(fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, attach.Finalizer("chaos-d3"))))
 	must(patch(`{"status":{"attached":true}}`, "status"))
 	must(nil, vas.Delete(t.Context(), va.Name, metav1.DeleteOptions{}))
 	end := p.begin(trouble{kind: APIError, share: 1})
@@ -69,7 +73,7 @@ func TestTheWritesOfAnAttachmentAreRecordedWithTheirOutcome(t *testing.T) {
 	var got []string
 	last := write{}
 	for _, w := range h.take().writes {
-		if w.By != "hub0" || w.place != (place{Driver: "d", Volume: "rec-v0", Node: "id-of-node1"}) || !strings.HasPrefix(w.Object, "volumeattachments/rec-v0-p0.node1") || w.Until < w.At {
+		if w.By != "hub0" || w.place != (place{Driver: "chaos-d3", Volume: "d3-v0", Node: "id-of-node1"}) || !strings.HasPrefix(w.Object, "volumeattachments/d3-v0-p0.node1") || w.Until < w.At {
 			t.Errorf("recorded %+v", w)
 		}
 		if w.known() && !w.follows(last) {
@@ -85,7 +89,6 @@ func TestTheWritesOfAnAttachmentAreRecordedWithTheirOutcome(t *testing.T) {
 		"PATCH 200 attached false deleting false guarded true gone false",
 		"PATCH 200 attached true deleting false guarded true gone false",
 		"DELETE 200 attached true deleting true guarded true gone false",
-		"PATCH -1 attached false deleting false guarded false gone false", // refused by the trouble
 		"PATCH 200 attached true deleting true guarded false gone true",
 		"PATCH 404 attached false deleting false guarded false gone false",
 	}
@@ -127,32 +130,78 @@ func TestTheHolderOfALeaseIsTheProcessThatHasWrittenItsIdentityFirst(t *testing.
 	}
 }
 
-func TestAWatchIsHeldBack(t *testing.T) {
+func TestAProxyMakesTheTroubleThatItIsToldTo(t *testing.T) {
 	client, p, _ := recorded(t)
-	vas := client.StorageV1().VolumeAttachments()
-	w, err := vas.Watch(t.Context(), metav1.ListOptions{})
+	secrets := client.CoreV1().Secrets(namespace)
+	secret := testbed.Secret{Namespace: namespace, Name: "proxied"}.Build()
+	create := func() error {
+		_, err := secrets.Create(t.Context(), secret.DeepCopy(), metav1.CreateOptions{})
+		return err
+	}
+	// tried says whether the secret is there all the same, and takes it away.
+	tried := func() bool { return secrets.Delete(t.Context(), secret.Name, metav1.DeleteOptions{}) == nil }
+	reached, ok := false, func(err error) bool { return err == nil }
+	lost := func(err error) bool { return err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown }
+	for _, c := range []struct {
+		trouble
+		is   func(error) bool
+		done bool
+	}{
+		{trouble{}, ok, true},
+		{trouble{kind: APISlow, share: 1, delay: ms}, ok, true},
+		{trouble{kind: APIConflict, share: 1}, apierrors.IsConflict, false},
+		{trouble{kind: APIError, share: 1}, apierrors.IsInternalError, false},
+		{trouble{kind: APIAnswerLost, share: 1}, lost, true},
+	} {
+		end := p.begin(c.trouble)
+		if err := create(); !c.is(err) {
+			t.Errorf("%q: got %v", c.kind, err)
+		}
+		end()
+		if done := tried(); done != c.done {
+			t.Errorf("%q: written is %v, want %v", c.kind, done, c.done)
+		}
+	}
+	for at, want := range map[phase]bool{before: false, effected: true} {
+		ctx, kill := context.WithCancel(t.Context())
+		p.begin(trouble{kind: Crashes, phase: at, is: func(step string) bool { return step == "post secrets" }, reached: func() { reached = true; kill() }})
+		_, err := secrets.Create(ctx, secret.DeepCopy(), metav1.CreateOptions{})
+		if done := tried(); err == nil || !reached || done != want {
+			t.Errorf("crash %v: reached %v, got %v, written is %v", at, reached, err, done)
+		}
+	}
+	w, err := secrets.Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Stop()
-	lag := p.Lags["volumeattachments"]
-	lag.Begin()
-	va := testbed.VolumeAttachment{Name: "held-v0-p0.node1", Driver: "d", Node: "node1", PersistentVolume: "held-v0"}.Build()
-	if _, err := vas.Create(t.Context(), va, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	if !p.dropWatches() {
+		t.Error("there is no watch to drop")
 	}
+	for range w.ResultChan() { // until it has ended
+	}
+	p.Shut()
+	answered := make(chan error, 1)
+	go func() { answered <- create() }()
 	select {
-	case e := <-w.ResultChan():
-		t.Errorf("got %v while it is held", e)
-	case <-time.After(100 * time.Millisecond):
+	case err := <-answered:
+		t.Errorf("answered in silence: %v", err)
+	case <-time.After(100 * ms):
 	}
-	lag.End()
-	for e := range w.ResultChan() {
-		if got, ok := e.Object.(*storagev1.VolumeAttachment); ok && got.Name == va.Name {
-			break
-		}
+	p.Open()
+	if err := <-answered; err != nil || !tried() {
+		t.Errorf("after the silence: %v", err)
 	}
-	if err := vas.Delete(t.Context(), va.Name, metav1.DeleteOptions{}); err != nil {
-		t.Error(err)
+}
+
+// A process may be paused after a write has passed its fence, and sends it when it goes on. What comes later passes the fence
+// later.
+func TestAWriteRightAfterAPauseCountsFromItsBegin(t *testing.T) {
+	resumed := time.Now()
+	p := &proxy{pause: hold{from: resumed.Add(-time.Minute), until: resumed}}
+	if at := resumed.Add(afterPause / 2); !p.left(at).Equal(p.pause.from) {
+		t.Errorf("a write right after the pause counts from %v", p.left(at))
+	}
+	if at := resumed.Add(afterPause); !p.left(at).Equal(at) {
+		t.Errorf("a later write counts from %v", p.left(at))
 	}
 }
