@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/statistics"
 )
 
 // Point is a value at a time since the begin of the load.
@@ -35,7 +37,7 @@ func trendOf(points []Point) Trend {
 	span := (points[len(points)-1].At - points[0].At).Seconds()
 	bySlope := slope*span - doubt*noise*math.Sqrt(12/n)
 	quarter := len(points) / 4
-	first, last := median(valuesOf(points[:quarter])), median(valuesOf(points[len(points)-quarter:]))
+	first, last := statistics.Median(valuesOf(points[:quarter])), statistics.Median(valuesOf(points[len(points)-quarter:]))
 	byMedians := last - first - doubt*noise*1.25*math.Sqrt(2/float64(quarter))
 	// The slope overlooks a late jump, the medians a slow rise within the noise.
 	return Trend{Level: first, Rise: max(bySlope, byMedians), Slope: slope}
@@ -43,7 +45,7 @@ func trendOf(points []Point) Trend {
 
 // line returns the two ends of the trend through the middle of the points.
 func (t Trend) line(points []Point) [2]Point {
-	middle := median(residuals(points, t.Slope))
+	middle := statistics.Median(residuals(points, t.Slope))
 	at := func(p Point) Point { return Point{p.At, middle + t.Slope*p.At.Seconds()} }
 	return [2]Point{at(points[0]), at(points[len(points)-1])}
 }
@@ -61,11 +63,11 @@ func residuals(points []Point, slope float64) []float64 {
 // nearest to the line: outliers are no noise.
 func noiseAround(points []Point, slope float64) float64 {
 	rest := residuals(points, slope)
-	middle := median(rest)
+	middle := statistics.Median(rest)
 	for i := range rest {
 		rest[i] = math.Abs(rest[i] - middle)
 	}
-	return 1.4826 * median(rest)
+	return 1.4826 * statistics.Median(rest)
 }
 
 // theilSen returns the median of the slopes between all pairs of points.
@@ -78,7 +80,7 @@ func theilSen(points []Point) float64 {
 			}
 		}
 	}
-	return median(slopes)
+	return statistics.Median(slopes)
 }
 
 // thinned replaces blocks of neighbours by their medians if there are too many points.
@@ -89,7 +91,7 @@ func thinned(points []Point) []Point {
 	size := (len(points) + mostPoints - 1) / mostPoints
 	var thin []Point
 	for block := range slices.Chunk(points, size) {
-		thin = append(thin, Point{block[len(block)/2].At, median(valuesOf(block))})
+		thin = append(thin, Point{block[len(block)/2].At, statistics.Median(valuesOf(block))})
 	}
 	return thin
 }
@@ -100,10 +102,4 @@ func valuesOf(points []Point) []float64 {
 		values[i] = p.Value
 	}
 	return values
-}
-
-// median needs a value.
-func median(values []float64) float64 {
-	v := slices.Sorted(slices.Values(values))
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
