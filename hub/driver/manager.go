@@ -72,12 +72,10 @@ type Manager struct {
 
 	capabilityLog loglimit.Problem // of stayConnected: that the driver may be another one
 
-	updates sync.Mutex       // held during an update and the log line about it, so that the last line has the present state
-	logged  loggedState      // guarded by updates
-	lasting loglimit.Problem // the last Reason that was logged; guarded by updates
-
-	stateLog  *loglimit.Limiter
-	lateState *time.Timer // logs the state after a line was suppressed; nil if the last line has the present state; guarded by updates
+	updates  sync.Mutex       // held during an update and the log line about it, so that the last line has the present state
+	logged   loggedState      // guarded by updates
+	lasting  loglimit.Problem // the last Reason that was logged; guarded by updates
+	stateLog *loglimit.Limiter
 
 	mu       sync.Mutex
 	failures []status.Failure           // of operations, the latest first; it is replaced, not changed; guarded by mu
@@ -88,7 +86,7 @@ type Manager struct {
 
 // New returns the Manager of a driver. It does nothing before Serve.
 func New(o *Options, logger klog.Logger, spec registry.Driver, memory reconcile.Memory) *Manager {
-	m := &Manager{options: o, stateLog: loglimit.New(stateBurst, stateEvery), changed: make(chan struct{}), endings: map[context.Context]func(){},
+	m := &Manager{options: o, stateLog: loglimit.New(10, time.Minute), changed: make(chan struct{}), endings: map[context.Context]func(){},
 		state: state{spec: spec, connection: status.StateConnecting, connectionReason: notTriedYet, upSince: time.Now()}}
 	m.Options = reconcile.Options{
 		Memory:     memory,
@@ -120,7 +118,6 @@ const (
 
 // Serve serves the driver until ctx ends and its work has drained. After a panic it starts again.
 func (m *Manager) Serve(ctx context.Context) {
-	defer m.stopLateState()
 	for delay := restartInitial; ctx.Err() == nil; delay = min(2*delay, restartMax) {
 		began := time.Now()
 		err := m.run(ctx)
@@ -213,29 +210,16 @@ type loggedState struct {
 }
 
 // logState logs the State when it or the mode has changed, as soon as the mode and the Reason are known. The Reason why the driver cannot be called is
-// logged again while tries to connect fail: every ten minutes, and another Reason a minute after the last line at the earliest. The caller
-// holds updates.
+// logged again while tries to connect fail: every ten minutes, and another Reason a minute after the last line at the earliest. A driver
+// that accepts connections and hangs up has a line a minute in the end; the next Probe or try to connect logs a state whose line was
+// suppressed. With V(2) no line is suppressed. The caller holds updates.
 func (m *Manager) logState(before, s state) {
 	now, is := time.Now(), loggedState{s.State, s.role.mode}
 	fails := s.connectionError != before.connectionError && s.connection != status.StateReady
 	if s.Reason == notTriedYet || is.mode == "" || is == m.logged && !(fails && m.lasting.IsDue(s.Reason, now)) {
 		return
 	}
-	m.logged = is
-	m.lasting.Logged(s.Reason, now)
-	m.writeState(s)
-}
-
-// Limits of the lines about the state of one driver: a driver that accepts connections and hangs up changes its state all the time.
-const (
-	stateBurst = 10
-	stateEvery = time.Minute
-)
-
-// writeState logs a state, or, after many changes, the state of a later moment: the last line has the present state in the end. With V(2)
-// no line is suppressed. The caller holds updates.
-func (m *Manager) writeState(s state) {
-	values := []any{"state", s.State, "mode", string(s.role.mode), "endpoint", string(s.spec.Endpoint)}
+	values := []any{"state", s.State, "mode", string(is.mode), "endpoint", string(s.spec.Endpoint)}
 	if s.Reason != "" {
 		values = append(values, "reason", s.Reason)
 	}
@@ -245,36 +229,11 @@ func (m *Manager) writeState(s state) {
 	}
 	if m.Logger.V(2).Enabled() {
 		m.Logger.Info("Driver state", values...)
+	} else if !m.stateLog.Info(m.Logger, "Driver state", values...) {
 		return
 	}
-	logged := m.stateLog.Info(m.Logger, "Driver state", values...)
-	switch {
-	case logged && m.lateState != nil:
-		m.lateState.Stop()
-		m.lateState = nil
-	case !logged && m.lateState == nil:
-		m.lateState = time.AfterFunc(stateEvery, m.writeLateState)
-	}
-}
-
-// writeLateState logs the present state, which no line has yet.
-func (m *Manager) writeLateState() {
-	m.updates.Lock()
-	defer m.updates.Unlock()
-	if m.lateState != nil { // no line was logged while this waited for updates
-		m.lateState = nil
-		m.writeState(m.get())
-	}
-}
-
-// stopLateState ends the wait of writeLateState: nothing is logged of a driver that is not served any more.
-func (m *Manager) stopLateState() {
-	m.updates.Lock()
-	defer m.updates.Unlock()
-	if m.lateState != nil {
-		m.lateState.Stop()
-		m.lateState = nil
-	}
+	m.logged = is
+	m.lasting.Logged(s.Reason, now)
 }
 
 // edit is update without the log line. It returns the states before and after.
