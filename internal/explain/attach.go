@@ -123,12 +123,11 @@ var sameCause = [][]diagnosis.Verdict{
 
 // failed says what the last error means or what a try lacks, unless the walk has stopped at its cause already.
 func (v *volume) failed(f diagnosis.Diagnosis) {
-	switch {
-	case slices.ContainsFunc(sameCause, func(all []diagnosis.Verdict) bool { return slices.Contains(all, f.Verdict) && v.stopsAt(all...) }):
-	case f.Verdict == diagnosis.SecretForbidden && !strings.Contains(strings.Join(f.Actions, " "), "secret "+v.secret()+","):
-		f.Actions = []string{v.action(f.Verdict)} // whoever may write the status of a VolumeAttachment could name another secret
-		fallthrough
-	default:
-		v.stop(f)
+	if slices.ContainsFunc(sameCause, func(all []diagnosis.Verdict) bool { return slices.Contains(all, f.Verdict) && v.stopsAt(all...) }) {
+		return
 	}
+	if f.Verdict == diagnosis.SecretForbidden && !strings.Contains(strings.Join(f.Actions, " "), "secret "+v.secret()+",") {
+		f.Actions = []string{v.action(f.Verdict)} // whoever may write the status of a VolumeAttachment could name another secret
+	}
+	v.stop(f)
 }

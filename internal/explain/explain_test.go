@@ -94,6 +94,7 @@ func TestFindingsBesideTheStopAreNotes(t *testing.T) {
 		}, []diagnosis.Verdict{diagnosis.ForeignWriter, diagnosis.NodeWithoutCSI, diagnosis.BackendError, diagnosis.Retrying, diagnosis.Stuck},
 			"5 tries in a row have failed: the next one is in 40s"},
 		// An error that repeats the stop is no note.
+		"not called, twice":                 {all(fails("the driver has no PUBLISH_UNPUBLISH_VOLUME"), driverIs(func(d *status.Driver) { d.RecordedCalls = 2 })), nil, ""},
 		"node gone, twice":                  {all(fails(`csinode "node-1" not found: the node is gone`), func(w *world) { w.csiNode, w.node = nil, nil }), nil, ""},
 		"driver not there, twice":           {all(fails(`csinode "node-1" does not contain driver "x": the driver's node plugin is not up`), func(w *world) { w.csiNode.Spec.Drivers = nil }), nil, ""},
 		"cannot be called, twice":           {all(fails("the driver is not connected: refused"), driverState("Lost", "connection refused", false)), nil, ""},
@@ -451,14 +452,16 @@ func TestTwoVolumeAttachmentsForANodeAreExplainedEachByItsOwnState(t *testing.T)
 	all(attached, faulty(diagnosis.VolumeRecreated, "PersistentVolume pv-1"))(w)
 	w.more = append(w.more, attachmentOf("csi-2", "pv-1", "node-1"))
 	w.rows = []status.Attachment{{Name: "csi-2", Driver: driverName, State: status.Failing, Operation: status.Attach, LastError: "rpc error: code = Internal desc = broken"}}
-	r := w.mustAsk(t, byPV)
-	var got []string
-	for _, v := range r.Volumes {
-		got = append(got, v.Title+": "+string(v.Result)+" "+string(v.Stop.Verdict))
-	}
-	want := []string{"claim default/data of driver csi.example.com by VolumeAttachment csi-1 on node node-1: attention VolumeRecreated",
-		"claim default/data of driver csi.example.com by VolumeAttachment csi-2 on node node-1: waiting BackendError"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q\n%s", got, want, r.Text(statustable.Style{}, true))
+	for way, title := range map[string]string{byPV: "claim default/data", byPod: "volume data, claim default/data, PersistentVolume pv-1"} {
+		r := w.mustAsk(t, way)
+		var got []string
+		for _, v := range r.Volumes {
+			got = append(got, v.Title+": "+string(v.Result)+" "+string(v.Stop.Verdict))
+		}
+		title += " of driver csi.example.com by VolumeAttachment "
+		want := []string{title + "csi-1 on node node-1: attention VolumeRecreated", title + "csi-2 on node node-1: waiting BackendError"}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q\n%s", got, want, r.Text(statustable.Style{}, true))
+		}
 	}
 }

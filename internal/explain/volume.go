@@ -115,11 +115,7 @@ func (e *explainer) onEachNode(ctx context.Context, v volume) {
 	}
 	v.others = e.ofVolume(ctx, v.volumeName)
 	v.readUse(ctx)
-	for _, va := range items(v.others) {
-		at := v
-		at.nodeName, at.va.value = va.Spec.NodeName, &va
-		e.volumes = append(e.volumes, &at)
-	}
+	v.addAttachments(func(string) bool { return true })
 	for _, p := range items(v.pods) {
 		known := func(other *volume) bool { return other.nodeName == p.Spec.NodeName }
 		if at := v; p.Spec.NodeName != "" && v.others.err == nil && !slices.ContainsFunc(e.volumes, known) {
@@ -131,6 +127,17 @@ func (e *explainer) onEachNode(ctx context.Context, v volume) {
 		v.va.err, v.va.missing = v.others.err, v.others.err == nil
 		e.volumes = []*volume{&v}
 	}
+}
+
+// addAttachments adds the volume once for each of its VolumeAttachments on some nodes, and reports whether there is one.
+func (v volume) addAttachments(on func(node string) bool) (found bool) {
+	for _, va := range items(v.others) {
+		if at := v; on(va.Spec.NodeName) {
+			at.nodeName, at.va = va.Spec.NodeName, object[storagev1.VolumeAttachment]{value: &va}
+			v.volumes, found = append(v.volumes, &at), true
+		}
+	}
+	return found
 }
 
 // translator translates in-tree volumes to CSI. It has no state.
@@ -158,9 +165,9 @@ func (e *explainer) ofPod(ctx context.Context) {
 		if v.volumeName != "" || v.migrated != nil {
 			v.others = e.attachments(ctx, func(va *storagev1.VolumeAttachment) bool { return isOf(va, v.volumeName, v.migrated) })
 			v.va.err, v.va.missing = v.others.err, v.others.err == nil
-			if i := slices.IndexFunc(items(v.others), func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == v.nodeName }); i >= 0 {
-				v.va = object[storagev1.VolumeAttachment]{value: &items(v.others)[i]}
-			}
+		}
+		if v.addAttachments(func(node string) bool { return node == v.nodeName }) {
+			continue
 		}
 		e.volumes = append(e.volumes, v)
 	}
