@@ -99,3 +99,36 @@ func (s state) reach(leaseDuration time.Duration, now time.Time) (r lease.Reach,
 	}
 	return lease.Away, giveUpAfter - away
 }
+
+// loggedState is what a log line says of the state of a driver.
+type loggedState struct {
+	state string
+	mode  registry.Mode
+}
+
+// logState logs the State when it or the mode has changed, as soon as the mode and the Reason are known. The Reason why the driver cannot
+// be called is logged again while tries to connect fail: every ten minutes, and another Reason a minute after the last line at the
+// earliest. Ten lines at once, then one a minute: a driver may accept connections and hang up all the time. The next Probe or try to
+// connect logs a state whose line was suppressed. With V(2) no line is suppressed. The caller holds updates.
+func (m *Manager) logState(before, s state) {
+	now, is := time.Now(), loggedState{s.State, s.role.mode}
+	fails := s.connectionError != before.connectionError && s.connection != status.StateReady
+	if s.Reason == notTriedYet || is.mode == "" || is == m.logged && !(fails && m.lasting.IsDue(s.Reason, now)) {
+		return
+	}
+	values := []any{"state", s.State, "mode", string(is.mode), "endpoint", string(s.spec.Endpoint)}
+	if s.Reason != "" {
+		values = append(values, "reason", s.Reason)
+	}
+	if s.State == status.StateReady && s.session != nil {
+		info := s.session.Info()
+		values = append(values, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
+	}
+	if m.Logger.V(2).Enabled() {
+		m.Logger.Info("Driver state", values...)
+	} else if !m.stateLog.Info(m.Logger, "Driver state", values...) {
+		return
+	}
+	m.logged = is
+	m.lasting.Logged(s.Reason, now)
+}
