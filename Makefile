@@ -11,9 +11,9 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 TOOLS := bin/tools
 # Go modules of this repository besides the root. Tests that need libraries which the product does not
 # are in TESTS, with the versions of the root; the control plane and csi-attacher have versions of their own.
-TESTS := deploy internal/fakecsi/sanity internal/test/bench
-CONTROLPLANE := internal/controlplane
-CSIATTACHER := internal/csiattacher
+TESTS := internal/test/deploy internal/test/fakecsi/sanity internal/test/bench
+CONTROLPLANE := internal/test/world/controlplane
+CSIATTACHER := internal/test/world/csiattacher
 IMAGE := csi-attach-hub
 PROXY_IMAGE := csi-attach-proxy
 IMAGE_DIR := bin/image
@@ -36,8 +36,8 @@ build: ## build bin/csi-attach-hub, bin/csi-attach-proxy and bin/testbed
 # not see that they depend on files outside their module, so their results must not come from its cache.
 WITHOUT_RACE := TestExplore|TestLargestDrift|TestNextKeepsItsRules
 test: ## run all tests, most with the race detector, and a real control plane (its first build takes minutes)
-	@{ failed=0; go test -vet off -run '$(WITHOUT_RACE)' ./hub/reconcile ./hub/lease ./hub/volume || failed=1; for module in internal/fakecsi/sanity internal/test/bench; do (cd $$module && go test -vet off -race ./...) || failed=1; done; \
-	  (cd $(CONTROLPLANE) && go test -vet off ./...) || failed=1; (cd deploy && go test -vet off -count 1 -timeout 30m ./...) || failed=1; exit $$failed; } & modules=$$!; \
+	@{ failed=0; go test -vet off -run '$(WITHOUT_RACE)' ./hub/reconcile ./hub/lease ./hub/volume || failed=1; for module in internal/test/fakecsi/sanity internal/test/bench; do (cd $$module && go test -vet off -race ./...) || failed=1; done; \
+	  (cd $(CONTROLPLANE) && go test -vet off ./...) || failed=1; (cd internal/test/deploy && go test -vet off -count 1 -timeout 30m ./...) || failed=1; exit $$failed; } & modules=$$!; \
 	go test -vet off -race -p 3 -timeout 30m ./...; root=$$?; wait $$modules && exit $$root
 
 # CI must not skip the tests of the page.
@@ -102,7 +102,7 @@ image: ## build container images for amd64 and arm64 with buildah, as bin/image.
 	done
 
 manifests: ## render deploy/install.yaml from the chart, and the schema of its values
-	cd deploy && go test -count 1 -run 'TestInstallYAMLIsRenderedFromTheChart|TestChartSchemaFollowsDriversYAMLAndTheComments' . -update
+	cd internal/test/deploy && go test -count 1 -run 'TestInstallYAMLIsRenderedFromTheChart|TestChartSchemaFollowsDriversYAMLAndTheComments' . -update
 
 # CI must not skip the test of the image.
 ifdef CI
@@ -133,7 +133,7 @@ pictures: browser graphviz ## draw the pictures of the README again
 graphviz: ## install Debian's graphviz, which draws the diagram of the README (as root)
 	@command -v dot || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends graphviz fonts-dejavu-core; }
 
-# CSI_ATTACHER=path measures that csi-attacher too, CSI_ATTACHER=build the one of internal/csiattacher. BENCH=case runs one case. ROUNDS=n sets the rounds.
+# CSI_ATTACHER=path measures that csi-attacher too, CSI_ATTACHER=build the one of internal/test/world/csiattacher. BENCH=case runs one case. ROUNDS=n sets the rounds.
 # MARKDOWN=deploy/BENCHMARKS.md writes tables and charts into that file and the folder pictures beside it, with those of cases that were
 # measured before. The report is bench.json in that folder; without MARKDOWN it is bin/bench.json.
 REPORT = $(if $(MARKDOWN),$(dir $(MARKDOWN))pictures,bin)/bench.json
@@ -155,7 +155,7 @@ explore: ## enumerate the states of small worlds around the real core for EXPLOR
 chaos: build ## inject FAULTS=1000 faults around hubs, by SEED=n (drawn), and check that nothing is lost; HISTORY=file
 	bin/testbed chaos --faults $(or $(FAULTS),1000) $(if $(SEED),--seed $(SEED)) $(if $(HISTORY),--history $(HISTORY)) $(or $(RACE),--hub bin/csi-attach-hub) $(if $(JSON),--json > $(JSON))
 
-# CSI_ATTACHER=path takes that csi-attacher instead of the one of internal/csiattacher.
+# CSI_ATTACHER=path takes that csi-attacher instead of the one of internal/test/world/csiattacher.
 handover: ## hand a driver HANDOVERS=100 times to and fro between the hub and the real csi-attacher, then a lease, and check both
 	HANDOVERS=$(or $(HANDOVERS),100) go test -race -count 1 -v -timeout 90m -run 'TestTheHubAndTheRealCSIAttacher|TestADriverIsHandedOver' ./cmd/csi-attach-hub
 
@@ -166,9 +166,9 @@ crashes: ## kill the hub at each write and call of each scenario, and check that
 soak: build ## attach and detach for DURATION (20m), draw bin/soak.svg, fail if the hub grows
 	bin/testbed soak --hub bin/csi-attach-hub --duration $(or $(DURATION),20m) --svg bin/soak.svg
 
-# MUTANT=text runs those with the text in their name. internal/mutants lists all.
-mutants: ## break the code in each way that internal/mutants lists, and check that the tests named there fail
-	MUTANTS='$(or $(MUTANT),all)' go test -count 1 -timeout 60m -parallel 2 -run TestEachMutantDies ./internal/mutants
+# MUTANT=text runs those with the text in their name. internal/test/mutants lists all.
+mutants: ## break the code in each way that internal/test/mutants lists, and check that the tests named there fail
+	MUTANTS='$(or $(MUTANT),all)' go test -count 1 -timeout 60m -parallel 2 -run TestEachMutantDies ./internal/test/mutants
 
 # -fuzzminimizetime: Go would spend up to a minute on minimizing a new input that fails no test.
 FUZZTIME := 30s

@@ -63,7 +63,7 @@
 //
 // A CSI call: its method in hub/csiclient/session.go and in Session of hub/driver/connection.go, with redacted texts
 // (TestEachMethodOfASessionIsRedacted fails without); its name and largest answer in internal/proxy/driver.go; its answer and books in
-// internal/fakecsi; a rule in internal/safety if it changes what is published.
+// internal/test/fakecsi; a rule in internal/test/safety if it changes what is published.
 //
 // # Isolation
 //

@@ -8,8 +8,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/safety"
 )
 
 // callers are the names of the processes that call the driver, by process ID. Hubs have none.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // handovers returns how often the real csi-attacher and the hub take a driver over from each other: six times, or

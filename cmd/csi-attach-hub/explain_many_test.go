@@ -12,9 +12,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // report asks until the answer is as it should be: the hub needs time to get there.

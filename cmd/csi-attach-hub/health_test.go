@@ -25,9 +25,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 var update = flag.Bool("update", false, "write the golden files")

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // load is a steady load of attaches and detaches on every driver.

@@ -9,7 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 )
 
 // versions returns the resource versions of the test's VolumeAttachments.

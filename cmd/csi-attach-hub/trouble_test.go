@@ -9,9 +9,9 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // asked repeats a command until its output has the words, and returns its output and exit code.

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/certtest"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/certtest"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 func TestProxySaysWhatIsWrongWithItsFlags(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 )
 
 // audit returns what is wrong in the books of a driver with so many volumes, each

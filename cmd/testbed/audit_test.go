@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/safety"
 )
 
 func TestAuditNamesWhatDoesNotHold(t *testing.T) {

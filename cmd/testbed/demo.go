@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // newDemoCommand runs a scene from its set-up to its end.

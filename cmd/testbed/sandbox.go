@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 )
 
 // sandboxStuckAfter is stuckAfter in the sandbox's drivers.yaml: nobody waits 15 minutes to see a stuck volume.

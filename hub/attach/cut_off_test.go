@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // cutOff lets the connection end in the middle of the answers to writes of a status.

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/encoding/gzip" // the hub links it: a driver may compress its answers
 	"google.golang.org/grpc/status"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 )
 
 // listed is an entry of a volume that is published on the nodes.

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/certtest"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/certtest"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 )
 
 // Whatever a driver says can be stored, logged and shown, and what could be shown before

@@ -1,7 +1,7 @@
 package lease
 
 import (
-	"github.com/csi-attach-hub/csi-attach-hub/internal/explore"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/explore"
 )
 
 // steps collects what may happen in a state of leaseModel.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/explore"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/explore"
 )
 
 // exploreFor is how long each world is explored: EXPLORE is the time of all worlds. Without it, only the small worlds are

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/fakekube"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/fakekube"
 )
 
 // executing is a driver, with an API server in memory, one attachment of which is carried out.

@@ -23,7 +23,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/safety"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 

@@ -2,7 +2,7 @@ package reconcile
 
 import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/explore/snapshot"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/explore/snapshot"
 )
 
 // tablePlan makes keys of Tables and their Queues. It leaves out what makes no difference to decisions, or none while the clock

@@ -11,7 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/safety"
 )
 
 func placeOf(t attach.Target) safety.Place {

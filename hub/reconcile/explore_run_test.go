@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/explore"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/explore"
 )
 
 // TestExploreVolumes enumerates the states of small worlds around the real core. EXPLORE=10m explores for so long: a world

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/explore"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/explore"
 )
 
 // seedsModel is a world that collects the objects of its states as seeds for FuzzDecide of package attach.

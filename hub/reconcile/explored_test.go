@@ -3,7 +3,7 @@ package reconcile
 import (
 	"testing"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/explore"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/explore"
 )
 
 // exploredFrom is a world that begins in a state of another one. In it nothing breaks, and users do nothing more.

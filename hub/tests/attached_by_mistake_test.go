@@ -10,7 +10,7 @@ import (
 
 	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/fakekube"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 func TestContextOfARepairIsWrittenAlsoIfAListingShowsTheVolumeDuringTheCall(t *testing.T) {

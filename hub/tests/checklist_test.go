@@ -17,7 +17,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 

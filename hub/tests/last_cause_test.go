@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 )
 
 // Who shows an error has its cause from the hub, and does not look for words in it: those of a

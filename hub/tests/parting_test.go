@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/certtest"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/proxy"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/certtest"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )

@@ -3,7 +3,7 @@ package tests
 import (
 	"google.golang.org/grpc/codes"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 )
 
 // failCalls makes the next calls of one volume fail, before or after their effect.

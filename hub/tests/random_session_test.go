@@ -10,7 +10,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/safety"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 )
 
 // The storage has lost a volume, the repair fails, and then the volume is there again: it was published at every retry.

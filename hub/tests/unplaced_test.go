@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // Rule: a VolumeAttachment of which no handle is known is unplaced, and waits for the PersistentVolume.

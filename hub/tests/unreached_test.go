@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 

@@ -28,10 +28,10 @@ import (
 	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/probes"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/fakekube"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/fakekube"
 )
 
 // An admission webhook for PersistentVolumes is down: the status said nothing for a quarter of an hour, and then that a

@@ -20,8 +20,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 

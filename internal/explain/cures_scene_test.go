@@ -17,10 +17,10 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // cureTimeout is when a cure gives up to wait for what it wants to see.

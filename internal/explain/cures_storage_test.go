@@ -11,9 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // storageCures are those of what the storage system knows and the objects do not say.

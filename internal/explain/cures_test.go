@@ -12,7 +12,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // Each cure is a real breakage: a real API server, a real process of the hub, a real driver on a socket. `explain` has to

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/certtest"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/certtest"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 )
 

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/certtest"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/certtest"
 )
 
 const listMethod = "/csi.v1.Controller/ListVolumes"

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/certtest"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/certtest"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 )
 
 func TestProxyPassesTheCallsOfSeveralClients(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/certtest"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/certtest"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )

@@ -23,7 +23,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 func TestMain(m *testing.M) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/certtest"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/certtest"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 )
 

@@ -21,7 +21,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // floor attaches at the least possible cost: it is a client that knows every answer beforehand and makes only the calls that

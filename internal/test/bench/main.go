@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 func main() {
@@ -48,7 +48,7 @@ func newCommand() *cobra.Command {
 knows every answer and makes only the calls that correctness needs. If the
 environment variable CSI_ATTACHER names a binary of csi-attacher, one of them for
 each driver takes part too, with default flags and tuned. CSI_ATTACHER=build builds
-the one that internal/csiattacher pins.
+the one that internal/test/world/csiattacher pins.
 
 The tables say which targets are missed. A missed target does not change the exit code.
 

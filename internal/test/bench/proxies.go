@@ -13,7 +13,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // proxiedName is the name in the certificate of hub and proxies.

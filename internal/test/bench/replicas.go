@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // readyFor bounds the time until a replica is ready.

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 const (

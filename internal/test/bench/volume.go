@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // volume is a PersistentVolume and the node to attach it to. Its handle and its VolumeAttachment have its name.

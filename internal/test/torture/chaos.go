@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/progress"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // faultyLoad is the load of a run with faults. Its leases are short, so that a run can wait for their

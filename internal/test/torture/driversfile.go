@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // settings of one driver in drivers.yaml.

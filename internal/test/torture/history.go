@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/safety"
 )
 
 // moment is the time since the history began, on the monotonic clock of this process. Drivers, proxies and pods all

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/safety"
 )
 
 // actsShown is how many findings about acts there are at most for one driver.

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/safety"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/safety"
 )
 
 // span is a time in which a storage has a volume attached to a node.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 const (

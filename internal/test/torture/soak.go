@@ -11,9 +11,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/progress"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // SoakOptions are those of a soak.

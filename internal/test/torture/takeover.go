@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 )
 
 // A takeover is the end of one hub's terms, in the middle of many moves, in the way that harms most when the next

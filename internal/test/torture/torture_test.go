@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 func TestMain(m *testing.M) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // heapOver makes samples of a run of 20 minutes, one every five seconds, with so much heap,
