@@ -72,16 +72,15 @@ type Manager struct {
 
 	capabilityLog loglimit.Problem // of stayConnected: that the driver may be another one
 
-	updates  sync.Mutex       // held during an update and the log line about it, so that the last line has the present state
-	logged   loggedState      // guarded by updates
-	lasting  loglimit.Problem // the last Reason that was logged; guarded by updates
 	stateLog *loglimit.Limiter
 
-	mu       sync.Mutex
-	failures []status.Failure           // of operations, the latest first; it is replaced, not changed; guarded by mu
-	state    state                      // guarded by mu
-	changed  chan struct{}              // closed at the next change of state; guarded by mu
-	endings  map[context.Context]func() // of while: ends the context if its condition does not hold any more; guarded by mu
+	mu           sync.Mutex
+	logged       loggedState                // guarded by mu, so that the last line has the present state
+	loggedReason loglimit.Problem           // guarded by mu
+	failures     []status.Failure           // of operations, the latest first; it is replaced, not changed; guarded by mu
+	state        state                      // guarded by mu
+	changed      chan struct{}              // closed at the next change of state; guarded by mu
+	endings      map[context.Context]func() // of while: ends the context if its condition does not hold any more; guarded by mu
 }
 
 // New returns the Manager of a driver. It does nothing before Serve.
@@ -194,30 +193,21 @@ func (m *Manager) decider() attach.Driver {
 }
 
 // update has edit change the state, wakes the loops that wait for a change, and reports whether there was one that
-// anybody acts on. edit must not block.
+// anybody acts on. It logs a change of the State. edit must not block.
 func (m *Manager) update(edit func(*state)) (changed bool) {
-	m.updates.Lock()
-	defer m.updates.Unlock()
-	before, after, changed := m.edit(edit)
-	m.logState(before, after)
-	return changed
-}
-
-// edit is update without the log line. It returns the states before and after.
-func (m *Manager) edit(edit func(*state)) (before, after state, changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before = m.state
+	before := m.state
 	edit(&m.state)
 	if m.state.State, m.state.Reason = m.state.decide(); m.state.State != before.State {
 		m.state.Since = time.Now()
 	}
-	was := before
+	m.logState(before, m.state)
 	// Nobody acts on a change of Source and WindDown. A line that is added to the file changes the Source of
 	// all drivers below it.
-	was.spec.Source, was.spec.WindDown = m.state.spec.Source, m.state.spec.WindDown
-	if was == m.state {
-		return before, m.state, false
+	before.spec.Source, before.spec.WindDown = m.state.spec.Source, m.state.spec.WindDown
+	if before == m.state {
+		return false
 	}
 	close(m.changed)
 	m.changed = make(chan struct{})
@@ -226,7 +216,7 @@ func (m *Manager) edit(edit func(*state)) (before, after state, changed bool) {
 			delete(m.endings, ctx)
 		}
 	}
-	return before, m.state, true
+	return true
 }
 
 // SetSpec replaces the spec of the driver, and reports whether anything but its Source and WindDown has

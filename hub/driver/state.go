@@ -109,11 +109,11 @@ type loggedState struct {
 // logState logs the State when it or the mode has changed, as soon as the mode and the Reason are known. The Reason why the driver cannot
 // be called is logged again while tries to connect fail: every ten minutes, and another Reason a minute after the last line at the
 // earliest. Ten lines at once, then one a minute: a driver may accept connections and hang up all the time. The next Probe or try to
-// connect logs a state whose line was suppressed. With V(2) no line is suppressed. The caller holds updates.
+// connect logs a state whose line was suppressed. With V(2) no line is suppressed. The caller holds mu.
 func (m *Manager) logState(before, s state) {
 	now, is := time.Now(), loggedState{s.State, s.role.mode}
 	fails := s.connectionError != before.connectionError && s.connection != status.StateReady
-	if s.Reason == notTriedYet || is.mode == "" || is == m.logged && !(fails && m.lasting.IsDue(s.Reason, now)) {
+	if s.Reason == notTriedYet || is.mode == "" || is == m.logged && !(fails && m.loggedReason.IsDue(s.Reason, now)) {
 		return
 	}
 	values := []any{"state", s.State, "mode", string(is.mode), "endpoint", string(s.spec.Endpoint)}
@@ -130,5 +130,5 @@ func (m *Manager) logState(before, s state) {
 		return
 	}
 	m.logged = is
-	m.lasting.Logged(s.Reason, now)
+	m.loggedReason.Logged(s.Reason, now)
 }
