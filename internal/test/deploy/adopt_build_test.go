@@ -117,7 +117,7 @@ func TestTheFolderOfAdoptIsAPostRendererOfHelm(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	script := "#!/bin/sh\nexec env BUILD_KUSTOMIZATION=\"$2\" " + kubectl + " -test.run=^TestBuildKustomization$\n"
+	script := "#!/bin/sh\ncd ../internal/test/deploy && exec env BUILD_KUSTOMIZATION=\"$2\" " + kubectl + " -test.run=^TestBuildKustomization$\n"
 	if err := os.WriteFile(filepath.Join(bin, "kubectl"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
