@@ -63,17 +63,18 @@ lint: tools ## check formatting, go vet, staticcheck, dead code and the versions
 	done
 	@dead=$$($(TOOLS)/deadcode ./cmd/csi-attach-hub ./cmd/csi-attach-proxy && $(TOOLS)/deadcode -test ./...) && test -z "$$dead" || { echo "dead code:"; echo "$$dead"; exit 1; }
 
-# A database that is named must be there. Without the usual one the check is skipped, because a machine that can reach a Go
-# module proxy may reach nothing else. govulncheck finds nothing in an empty database, so it must know a vulnerability of an
-# old release of Go. The control plane of the tests is left out: the product has nothing of what it links.
+# A database that cannot be read is a failure, unless no connection to it can be made: a machine that can reach a Go module proxy
+# may reach nothing else. govulncheck finds nothing in an empty database, so it must know a vulnerability of an old release of Go.
+# The control plane of the tests is left out: the product has nothing of what it links.
 GOVULNDB ?= https://vuln.go.dev
 CHECKED := . $(TESTS)
 DATABASE := $(if $(findstring ://,$(GOVULNDB)),$(GOVULNDB),file://$(abspath $(GOVULNDB)))
 vulnerabilities: tools ## look for known vulnerabilities in code that is called; GOVULNDB=folder for a database that is not https://vuln.go.dev
 	@known=$$($(TOOLS)/govulncheck -db '$(DATABASE)' -mode query -format json stdlib@v1.16.0 2>&1) || { \
-	  echo "vulnerabilities: not checked, because the database $(DATABASE) cannot be read:" $${known##*\}}; test '$(origin GOVULNDB)' = file; exit; }; \
+	  echo "vulnerabilities: NOT CHECKED: the database $(DATABASE) cannot be read:" $${known##*\}}; \
+	  case "$$known" in *'dial tcp'*) exit 0 ;; *) exit 1 ;; esac; }; \
 	case "$$known" in *'"osv":'*) ;; *) \
-	  echo "vulnerabilities: not checked, because the database $(DATABASE) is empty or broken: it has nothing about Go 1.16"; exit 1;; esac; \
+	  echo "vulnerabilities: NOT CHECKED: the database $(DATABASE) is empty or broken: it has nothing about Go 1.16"; exit 1;; esac; \
 	for module in $(CHECKED); do \
 	  echo "== $$module"; $(TOOLS)/govulncheck -C $$module -db '$(DATABASE)' -test ./... || exit 1; \
 	done
