@@ -27,8 +27,8 @@ import (
 // A seed fixes the steps that are drawn. It does not fix which goroutine runs first, so a seed may fail in one
 // run out of several: repeat it with -count. A failed run prints its steps, calls and writes.
 //
-//	SEED=7 go test -run TestVolumesAreSafeWhateverHappens ./hub     # this seed, with the log of the hubs
-//	SEEDS=300 go test -run TestVolumesAreSafeWhateverHappens ./hub  # seeds 1 to 300
+//	SEED=7 go test -run TestVolumesAreSafeWhateverHappens ./hub/tests     # this seed, with the log of the hubs
+//	SEEDS=300 go test -run TestVolumesAreSafeWhateverHappens ./hub/tests  # seeds 1 to 300
 func TestVolumesAreSafeWhateverHappens(t *testing.T) {
 	seeds, logs := committedSeeds, false
 	if text := os.Getenv("SEED"); text != "" {

@@ -1,0 +1,42 @@
+// Package test has no code: its folders are what only serves tests. The product imports none of them.
+//
+//	world      a cluster on one machine: testbed starts it; controlplane is its etcd, kube-apiserver and kube-controller-manager;
+//	           csiattacher pins the real csi-attacher; fakekube is an API server in memory, for tests in virtual time
+//	fakecsi    drivers that keep books of their volumes, with knobs to inject faults
+//	safety     the rules of safety, once; every machine below judges by them
+//	explore    enumerates the states of small worlds around the real core
+//	torture    breaks everything around real hubs by a seed (chaos), kills hubs at each step (crashes), watches them grow (soak)
+//	mutants    breaks the code in each listed way, and checks that a test fails
+//	bench      measures the hub beside a baseline (a module of its own)
+//	deploy     tests of the folder deploy: chart, manifests, alerts, documents, image (a module of its own)
+//	certtest   CAs and certificates for tests
+//
+// Tests of one package stand beside it. Tests of the whole hub are in hub/tests, tests of the programs in cmd.
+//
+// # Run
+//
+//	go test ./hub/queue                                a package; no test needs anything that is not in the repository
+//	go test -race -run TestSlowDriver ./hub/tests      one test
+//	cd internal/test/deploy && go test -run Chart .    a nested module; go test ./... in the root leaves these out
+//	go test ./registry -update                         write the golden files again; the flag is -update in each package that has some
+//
+// The first test that needs the control plane builds it, which takes minutes; the result is kept in the user's cache folder.
+//
+// # See a failing seed again
+//
+// A test that draws prints its seed when it fails:
+//
+//	SEED=291 go test -run Whatever ./hub/tests         with the log of the hubs; SEEDS=300 runs that many seeds
+//	make chaos SEED=401 FAULTS=1000 HISTORY=file       the same faults; the timing of processes differs
+//	make crashes CRASHES=text                          only the points with the text in their name
+//	make mutants MUTANT=text
+//
+// The explorer prints the steps that lead to a bad state; no seed is needed.
+//
+// # Profile
+//
+//	go test -run NONE -bench Route -cpuprofile cpu.out ./hub/driver
+//	csi-attach-hub --profiling ...                     serves /debug/pprof on the loopback address of --http-endpoint
+//
+// How to add a setting or a CSI call: hub/doc.go.
+package test
