@@ -43,18 +43,25 @@
 //
 // # Where is it decided
 //
-//	a VolumeAttachment is deleted while it is attached    hub/reconcile/execute.go:look: the run ends, and the item goes to the other lane
+//	a VolumeAttachment is deleted during its attach call  hub/reconcile/execute.go:look: the run ends, and the item goes to the other lane; hub/reconcile/worker.go:failed
 //	one call for a volume at a time                       hub/queue/volume.go:next
-//	an attach waits for a detach elsewhere                hub/queue/volume.go:next; hub/queue/work.go:MayCall, right before the call
+//	an attach waits for a detach elsewhere                hub/queue/volume.go:detachFirst; hub/queue/work.go:MayCall, right before the call
 //	a VolumeAttachment has vanished                       hub/reconcile/watch.go:attachmentGone; hub/volume/attachment.go:Gone; hub/reconcile/dangling.go
-//	`workers: 50` becomes a limit of the queue            registry/settings.go; hub/reconcile/reconciler.go:SetLimits; hub/queue/lanes.go:most
-//	a replica that was frozen neither calls nor writes    hub/lease/fence.go, hub/lease/term.go:Begin, hub/lease/term.go:Confirm; hub/reconcile/call.go:mayCall; hub/csiclient/sendguard.go
-//	who serves a driver                                   hub/driver/role.go:takeRole; hub/lease/candidate.go, hub/lease/decision.go
+//	`workers: 50` becomes a limit of the queue            registry/settings.go; hub/reconcile/reconciler.go:SetLimits; hub/queue/lanes.go:mayStart, hub/queue/lanes.go:most
+//	a replica that was frozen neither calls nor writes    hub/lease/fence.go, hub/lease/term.go:check; hub/reconcile/call.go:mayCall and hub/csiclient/sendguard.go; hub/attach/writer.go:send
+//	who serves a driver                                   hub/lease/assignment.go:assign, hub/lease/decision.go:decide
+//	whether this process competes for a driver            hub/driver/role.go:takeRole; hub/lease/candidate.go
+//	a volume may name a Secret                            registry/secret.go:CheckSecret; hub/driver/manager.go:readSecret
 //	a Secret leaves the text of an error                  hub/attach/redactor.go; hub/attach/attacher.go:call; hub/driver/connection.go for Probe and ListVolumes
 //	how many listings confirm a difference                hub/drift/missing.go:compare, hub/drift/dangling.go:checkDangling
-//	a panic restarts its driver alone                     internal/panics; hub/driver/manager.go:Serve
+//	how long a listing may be and take                    hub/csiclient/listing.go, hub/csiclient/limits.go; hub/drift/watch.go:Check
+//	a panic restarts its driver alone                     hub/driver/manager.go:Serve; internal/panics
 //	how long a failed operation pauses                    hub/reconcile/worker.go:backoff
-//	what a full node is                                   hub/queue/node.go:AnsweredLocked, hub/queue/node.go:offer
+//	what a full node is                                   hub/reconcile/worker.go:isNodeFull; hub/queue/node.go:AnsweredLocked, hub/queue/node.go:offer
+//	one bad file of several                               registry/load.go:load
+//	the health of a driver                                hub/status/driver_health.go:HealthOfDriver
+//	which methods the proxy refuses                       internal/proxy/calls.go:ServeHTTP
+//	the order of a stop                                   hub/hub.go:follow, hub/driver/lifecycle.go:run, hub/lease/leader.go:lead
 //
 // # How to add
 //
@@ -62,7 +69,7 @@
 // deploy/CONFIGURE.md and in drivers.yaml (registry's tests name what is missing); `make manifests` writes the chart's schema.
 //
 // A CSI call: its method in hub/csiclient/session.go and in Session of hub/driver/connection.go, with redacted texts
-// (TestEachMethodOfASessionIsRedacted fails without); its name and largest answer in internal/proxy/driver.go; its answer and books in
+// (TestEachMethodOfASessionIsRedacted fails without); its name and largest answer in internal/proxy/calls.go; its answer and books in
 // internal/test/fakecsi; a rule in internal/test/safety if it changes what is published.
 //
 // # Isolation

@@ -1,5 +1,6 @@
 // Package diagnosis names what keeps a volume from being attached or detached, and what an
-// error means. It has one text for each: the status page and explain print the same.
+// error means. It has one text for each: the status page and explain print the same. Texts with figures of the
+// hub's model (a full node, a driver that is not served) are in hub/status.
 //
 // The flow: hub/attach and hub turn an error into a Cause, a typed value; Parse does the same
 // for an error of which only the text in a VolumeAttachment's status is left. hub/status

@@ -1,3 +1,5 @@
+// Package reconcile takes each VolumeAttachment of one driver to what its spec says: hub/doc.go is its map. A Worker works for one
+// term of the lease; a Router hands it the events of its driver.
 package reconcile
 
 import (

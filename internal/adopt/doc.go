@@ -10,7 +10,8 @@
 //	Text       Plans -> the finding: verdict, what was found, notes, the hub's file
 //	Kustomize  Plans -> a folder: a kustomization for each step, the hub's files, README.md with the steps
 //
-// What is printed and written is in templates.
+// What is printed and written is in templates: finding.txt by Text; the other files of the folder by Kustomize, readme.md with the steps.
+// The caller parses the flags of csi-attacher (cmd/csi-attach-hub/sidecar_flags.go).
 //
 // The csi-attacher container says what the proxy needs: it opens the socket today, so its volume mount, its address
 // and its effective user are right for a proxy beside the driver too.

@@ -5,6 +5,9 @@
 // PersistentVolume → VolumeAttachment → driver → node → lease → last error, and stops where something is not as it should
 // be. The Report says what is in order, where it stops, what else was found and what could not be read; Text prints it.
 //
+// question.go parses what is asked; volume.go finds the VolumeAttachments; walk.go walks, with attach.go and service.go; subject.go
+// answers for a driver or a node; cure.go has the commands; report.go and text.go print.
+//
 // A question about a driver or a node has one report for the driver or node, and a list of its VolumeAttachments. For a
 // driver that the hub serves, the reasons are those of status.Driver.Health: explain adds only what the objects show.
 //
