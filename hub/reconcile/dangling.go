@@ -56,7 +56,7 @@ func (w *Worker) workOnDangling(ctx context.Context, e *queue.Item) {
 		since := slices.MaxFunc([]time.Time{u.Failed, time.Now().Add(-w.Settings().Retry.Max)}, time.Time.Compare)
 		lately.read = func(_ context.Context, name string) (*corev1.Node, error) { return w.nodes.Last(name, since), nil }
 		if err = nil; !u.Listed { // else detachDangling looks for all reasons
-			err = w.checkUnused(ctx, lately, u)
+			err = w.checkDanglingUnused(ctx, lately, u)
 		}
 		if err == nil {
 			err = w.detachDangling(ctx, r, u)
@@ -85,7 +85,7 @@ func (w *Worker) detachDangling(ctx context.Context, r round, u volume.Dangling)
 	case u.Listed:
 		kept = w.Drift.WhyKeptNow(ctx, u.Target)
 	default:
-		err = w.checkUnused(ctx, r, u)
+		err = w.checkDanglingUnused(ctx, r, u)
 	}
 	if kept != "" {
 		w.logLine(logger, true, "Not detaching the volume that the driver reports on this node", "reason", kept)

@@ -47,11 +47,11 @@ func (w *Worker) newRound() round {
 	return round{w.Cluster.NodesOfDriver(w.Driver), func(ctx context.Context, name string) (*corev1.Node, error) { return w.nodes.Get(ctx, name, number) }}
 }
 
-// checkUnused returns errInUse if a dangling publication is in use, another error if that cannot be found out. Its
+// checkDanglingUnused returns errInUse if a dangling publication is in use, another error if that cannot be found out. Its
 // VolumeAttachment may have been removed by force, or lost with a part of etcd, under a running Pod. What counts is the node that
 // has the node ID now: the former owner's node may be another machine by now. A node that is gone or not ready does not count:
 // nobody keeps its status.volumesInUse up to date. It blocks until the API server has answered.
-func (w *Worker) checkUnused(ctx context.Context, r round, u volume.Dangling) error {
+func (w *Worker) checkDanglingUnused(ctx context.Context, r round, u volume.Dangling) error {
 	names := r.nodes[u.Target.NodeID]
 	former := u.FormerOwner.Node
 	if _, registered := attach.NodeID(w.Cluster.CSINode(former), w.Driver); len(names) == 0 && !registered && former != "" {
