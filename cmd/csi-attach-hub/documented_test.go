@@ -5,103 +5,37 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 )
 
-const configureFile = "../../deploy/CONFIGURE.md"
+// foreignFlags are flags of other programs that the documents name.
+var foreignFlags = []string{"allow-san", "client-ca", // csi-attach-proxy
+	"enable-fencing", "etcd-servers-overrides", "server-side", "attach-detach-reconcile-sync-period", "disable-attach-detach-reconcile-sync"}
 
-// documentedFlags returns the flags in the table below a heading of deploy/CONFIGURE.md,
-// with their defaults.
-func documentedFlags(t *testing.T, heading string) map[string]string {
-	t.Helper()
-	text, err := os.ReadFile(configureFile)
-	if err != nil {
-		t.Fatal(err)
+func TestEveryFlagInADocumentExists(t *testing.T) {
+	flags, found := map[string]bool{}, 0
+	for _, name := range foreignFlags {
+		flags[name] = true
 	}
-	_, below, found := strings.Cut(string(text), "\n"+heading+"\n")
-	if !found {
-		t.Fatalf("%s has no heading %q", configureFile, heading)
+	for _, command := range append(subcommands(), newHubCommand()) {
+		command.InitDefaultHelpFlag()
+		command.Flags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = true })
 	}
-	below, _, _ = strings.Cut(below, "\n#")
-	flags := map[string]string{}
-	for line := range strings.Lines(below) {
-		cells := strings.Split(line, "|")
-		if len(cells) != 5 || !strings.HasPrefix(cells[1], " `--") {
-			continue
-		}
-		names, defaults := strings.Split(cells[1], ","), strings.Split(cells[2], ",")
-		if len(defaults) == 1 {
-			defaults = slices.Repeat(defaults, len(names))
-		}
-		for i, name := range names {
-			flags[strings.Trim(name, " `-")] = strings.Trim(defaults[i], " `")
-		}
-	}
-	return flags
-}
-
-// defaultOf is what a flag says of its default: csi-attacher's say it in words.
-func defaultOf(f *pflag.Flag) string {
-	if told := regexp.MustCompile(`\(default ([0-9]\S*?)[;)]`).FindStringSubmatch(f.Usage); told != nil {
-		return told[1]
-	}
-	if slices.Contains([]string{"0", "0s", "[]", "", "false"}, f.DefValue) {
-		return ""
-	}
-	return f.DefValue
-}
-
-func TestEveryFlagIsDocumentedWithItsDefault(t *testing.T) {
-	t.Setenv("POD_NAMESPACE", "")
-	for _, test := range []struct {
-		command  *cobra.Command
-		headings []string
-		others   []string // flags in these tables that are another command's
-	}{
-		{newHubCommand(), []string{"## Flags", "### Flags of the log"}, nil},
-		{newValidateCommand(), []string{"### Flags of validate"}, nil},
-		{newAdoptCommand(), []string{"### Flags of adopt"}, nil},
-		{newStatusCommand(), []string{"### Flags of status and explain", "### Flags of status"}, []string{"namespace"}},
-		{newVolumesCommand(), []string{"### Flags of status and explain", "### Flags of volumes"}, nil},
-		{newExplainCommand(), []string{"### Flags of status and explain", "### Flags of explain"}, nil},
-	} {
-		t.Run(test.command.Name(), func(t *testing.T) {
-			test.command.InitDefaultHelpFlag()
-			documented := map[string]string{}
-			for _, heading := range test.headings {
-				for name, byDefault := range documentedFlags(t, heading) {
-					documented[name] = byDefault
-				}
+	inText := regexp.MustCompile("`--([a-z][a-z-]*)")
+	for path, text := range documentsAndManifests(t) {
+		for _, m := range inText.FindAllStringSubmatch(text, -1) {
+			if found++; !flags[m[1]] {
+				t.Errorf("%s: there is no flag --%s", path, m[1])
 			}
-			test.command.Flags().VisitAll(func(f *pflag.Flag) {
-				got, there := documented[f.Name]
-				delete(documented, f.Name)
-				if want := defaultOf(f); !there {
-					t.Errorf("--%s is not in %s", f.Name, configureFile)
-				} else if got != want && got != f.DefValue {
-					t.Errorf("the default of --%s is %q, %s says %q", f.Name, want, configureFile, got)
-				}
-			})
-			for name := range documented {
-				if !slices.Contains(test.others, name) {
-					t.Errorf("%s has --%s, which is none", configureFile, name)
-				}
-			}
-		})
+		}
 	}
-}
-
-// The commands without a table have no flag that would be worth one.
-func TestOtherCommandsHaveNoFlags(t *testing.T) {
-	for _, command := range []*cobra.Command{newSchemaCommand(), newVersionCommand()} {
-		command.Flags().VisitAll(func(f *pflag.Flag) { t.Errorf("%s has --%s, which is in no table", command.Name(), f.Name) })
+	if found < 20 {
+		t.Errorf("found only %d flags", found)
 	}
 }
 
