@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -101,14 +100,6 @@ func forEachSource(t *testing.T, test func(t *testing.T, s stage)) {
 	}
 }
 
-func TestSourceSendsItsWholeSetFirst(t *testing.T) {
-	forEachSource(t, func(t *testing.T, s stage) {
-		s.set("a", "b", "c")
-		r := runSource(t, s.source())
-		r.expect("a", "b", "c")
-	})
-}
-
 func TestSourceSendsTheLatestSetAfterChanges(t *testing.T) {
 	forEachSource(t, func(t *testing.T, s stage) {
 		s.set("a")
@@ -120,21 +111,6 @@ func TestSourceSendsTheLatestSetAfterChanges(t *testing.T) {
 		s.set("b", "c", "d")
 		s.set("d", "e")
 		r.expect("d", "e")
-		s.set("d")
-		r.expect("d")
-	})
-}
-
-func TestEmptySetIsASet(t *testing.T) {
-	forEachSource(t, func(t *testing.T, s stage) {
-		s.set()
-		r := runSource(t, s.source())
-		if first := r.next(); len(first) != 0 {
-			t.Errorf("the first set is %v, want an empty one", first)
-		}
-		s.waitUntilWatching(t)
-		s.set("a")
-		r.expect("a")
 		s.set()
 		r.expect()
 	})
@@ -153,47 +129,6 @@ func TestCancelledSourceReturnsWithoutAReceiver(t *testing.T) {
 			r.stop()
 		}
 	})
-}
-
-func TestSourceLeavesNoGoroutineBehind(t *testing.T) {
-	forEachSource(t, func(t *testing.T, s stage) {
-		s.set("a")
-		source := s.source()
-		before := goroutines()
-		r := runSource(t, source)
-		r.expect("a")
-		r.stop()
-		// A goroutine that has nothing left to do may not have ended yet.
-		for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
-			left := goroutines()
-			for stack := range before {
-				delete(left, stack)
-			}
-			if len(left) == 0 {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("goroutines are left: %v", slices.Collect(maps.Values(left)))
-			}
-		}
-	})
-}
-
-// goroutines returns the stacks of all goroutines that a Source could have
-// started, by their headers without the state.
-func goroutines() map[string]string {
-	buffer := make([]byte, 1<<20)
-	buffer = buffer[:runtime.Stack(buffer, true)]
-	all := map[string]string{}
-	for stack := range strings.SplitSeq(string(buffer), "\n\n") {
-		header, _, _ := strings.Cut(stack, " [")
-		for _, part := range []string{"/registry.", "fsnotify.", "client-go/tools/cache."} {
-			if strings.Contains(stack, part) && !strings.Contains(stack, "testing.tRunner") {
-				all[header] = stack
-			}
-		}
-	}
-	return all
 }
 
 func (s stage) waitUntilWatching(t *testing.T) {

@@ -15,8 +15,8 @@ func TestExampleFileIsValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(config.Drivers()) == 0 {
-		t.Error("the example has no drivers")
+	if len(config.Drivers()) == 0 || len(config.Warnings()) > 0 {
+		t.Errorf("the example has the drivers %v and the warnings %v", config.Drivers(), config.Warnings())
 	}
 }
 

@@ -49,6 +49,14 @@ var changes = map[string]struct {
 		check(t, os.Symlink(target, path+".new"))
 		check(t, os.Rename(path+".new", path))
 	}},
+	// A folder of links into ..data, itself a link to the folder of the version, which is swapped.
+	"a ConfigMap mounted anew": {change: func(t *testing.T, path, content string) {
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
+			check(t, os.Remove(path))
+		}
+		f := &folder{t: t, path: filepath.Dir(path)}
+		f.mount(filepath.Base(t.TempDir()), map[string]string{filepath.Base(path): content})
+	}},
 	"the folder replaced": {polled: true, change: func(t *testing.T, path, content string) {
 		dir := filepath.Dir(path)
 		check(t, os.Rename(dir, dir+".old"))
@@ -78,38 +86,6 @@ func TestFileIsFollowedHoweverItIsChanged(t *testing.T) {
 				r.expect("c")
 			})
 		}
-	}
-}
-
-// A ConfigMap volume is a folder of links into ..data, itself a link to the folder
-// of the version, which is swapped.
-func TestFileOfAConfigMapIsFollowed(t *testing.T) {
-	for _, mode := range []string{"watched", "polled"} {
-		t.Run(mode, func(t *testing.T) {
-			dir := t.TempDir()
-			version := 0
-			swap := func(content string) {
-				version++
-				folder := filepath.Join(dir, "..2026_"+string(rune('a'+version)))
-				check(t, os.Mkdir(folder, 0o700))
-				write(t, filepath.Join(folder, "drivers.yaml"), content)
-				check(t, os.Symlink(filepath.Base(folder), filepath.Join(dir, "..data_tmp")))
-				old, err := os.Readlink(filepath.Join(dir, "..data"))
-				check(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
-				if err == nil {
-					check(t, os.RemoveAll(filepath.Join(dir, old)))
-				}
-			}
-			swap(driversFile("a"))
-			path := filepath.Join(dir, "drivers.yaml")
-			check(t, os.Symlink("..data/drivers.yaml", path))
-			r := runSource(t, follow(fileIn(t, mode, path)))
-			r.expect("a")
-			swap(driversFile("a", "b"))
-			r.expect("a", "b")
-			swap(driversFile("b"))
-			r.expect("b")
-		})
 	}
 }
 

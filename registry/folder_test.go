@@ -157,6 +157,9 @@ func TestFolderWithoutAGoodFileIsAnErrorAtAStart(t *testing.T) {
 		"other name":    {"a.yml": driver("a", "/a")},
 		"all bad":       {"a.yaml": typo},
 		"bad defaults":  {"a.yaml": header + "defaults: {workers: 0}\ndrivers: []\n", "b.yaml": driver("b", "/b")},
+		"misspelt":      {"00.yaml": header + "defalts: {mode: observe}\ndrivers: []\n", "a.yaml": driver("a", "/a")},
+		"quoted":        {"00.yaml": "'defaults': {mode: observe}\n: :", "a.yaml": driver("a", "/a")},
+		".yml":          {"00.yml": header + "defaults: {mode: observe}\ndrivers: []\n", "a.yaml": driver("a", "/a")},
 		"no YAML":       {"a.yaml": "defaults: {workers: 5\n", "b.yaml": driver("b", "/b")},
 		"defaults here": {"a.yaml": driver("a", "/a", "defaults: {}\n"), "b.yaml": driver("b", "/b", "defaults: {}\n")},
 	} {

@@ -58,59 +58,6 @@ func FuzzParseEndpoint(f *testing.F) {
 	})
 }
 
-// A pattern allows what it says in each of its parts, and nothing else: an endpoint that
-// gets past it is contacted in somebody's name.
-func FuzzEndpointPattern(f *testing.F) {
-	for _, s := range [][2]string{{"unix:///csi/*", "unix:///csi/a/b"}, {"unix:///*/csi.sock", "unix:///a/csi.sock"}, {"tcp://*.storage.svc:9443", "tcp://a.b.storage.svc:9443"},
-		{"tcp://[::1]:*", "tcp://[::1]:1"}, {"unix:///a*b/c", "unix:///a\n/b/c"}, {"tcp://*:*", "tcp://[fd00::1]:1"}, {"unix:///(.*", "unix:///(x"}} {
-		f.Add(s[0], s[1])
-	}
-	f.Fuzz(func(t *testing.T, pattern, endpoint string) {
-		p := EndpointPattern(pattern)
-		e, wrong := ParseEndpoint(endpoint)
-		if p.check() != nil || wrong != nil {
-			return
-		}
-		if got, want := p.Allows(e), allows(pattern, endpoint); got != want {
-			t.Errorf("%q allows %q: %t, want %t", pattern, endpoint, got, want)
-		}
-	})
-}
-
-// allows is the rule in other words: parts are matched one by one.
-func allows(pattern, endpoint string) bool {
-	separators := "/"
-	if strings.HasPrefix(pattern, tcpScheme) {
-		separators = "/.:[]"
-	} else if top, below := strings.CutSuffix(pattern, "/*"); below && strings.Count(endpoint, "/") > strings.Count(pattern, "/") {
-		// All that is below: the rest of the endpoint is one part more of the pattern.
-		parts := strings.SplitN(endpoint, "/", strings.Count(pattern, "/")+1)
-		return glob(top, strings.Join(parts[:len(parts)-1], "/"), separators)
-	}
-	if strings.HasPrefix(pattern, unixScheme) && strings.HasSuffix(pattern, "/*") && strings.HasSuffix(endpoint, "/") {
-		return false
-	}
-	return glob(pattern, endpoint, separators)
-}
-
-// glob matches byte by byte; '*' stands for any bytes but separators.
-func glob(pattern, text, separators string) bool {
-	if pattern == "" {
-		return text == ""
-	}
-	if pattern[0] != '*' {
-		return text != "" && text[0] == pattern[0] && glob(pattern[1:], text[1:], separators)
-	}
-	for i := 0; ; i++ {
-		if glob(pattern[1:], text[i:], separators) {
-			return true
-		}
-		if i == len(text) || strings.IndexByte(separators, text[i]) >= 0 {
-			return false
-		}
-	}
-}
-
 // What is taken for a driver's name makes a finalizer and a lease that the API server
 // takes, the same every time.
 func FuzzDriverName(f *testing.F) {

@@ -58,18 +58,6 @@ func TestMistakeInAFileOfAFolderChangesNoOtherDriver(t *testing.T) {
 	}
 }
 
-func TestHubDoesNotStartWhileDefaultsMayBeInABadFile(t *testing.T) {
-	for name, files := range map[string]folder{
-		"misspelt": {"00.yaml": head + "defalts:\n  mode: observe\ndrivers: []\n", "a.yaml": driverX},
-		"quoted":   {"00.yaml": "'defaults': {mode: observe}\n: :", "a.yaml": driverX},
-		".yml":     {"00.yml": observed, "a.yaml": driverX},
-	} {
-		if c := files.load(nil); c != nil {
-			t.Errorf("%s: started with %+v", name, c.drivers)
-		}
-	}
-}
-
 func TestSecretsOfADriverAreItsOwnWhileItIsNotServed(t *testing.T) {
 	c := folder{"a.yaml": head + "drivers:\n- {name: x.example, endpoint: \"unix:///x\", secrets: [team-x/*], tmeout: 3s}\n",
 		"b.yaml": head + "drivers:\n- {name: b.example, endpoint: \"unix:///b\"}\n"}.load(nil)

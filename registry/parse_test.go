@@ -135,27 +135,6 @@ func TestDriftAndLimitsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-func TestNoDriversIsAValidFile(t *testing.T) {
-	config, err := registry.Parse("f.yaml", []byte(header+"drivers: []\n"))
-	if err != nil || len(config.Drivers()) != 0 {
-		t.Errorf("got %v, %v", config, err)
-	}
-}
-
-func TestFileIsNamedAsItWasGiven(t *testing.T) {
-	t.Chdir(t.TempDir())
-	if err := os.WriteFile("d.yaml", []byte(header+"drivers:\n- {name: a, endpoint: 'unix:///a'}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	config, err := registry.ParseFile("./d.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := config.Drivers()["a"].Source, "./d.yaml:4"; got != want {
-		t.Errorf("the source is %q, want %q", got, want)
-	}
-}
-
 func TestFileThatIsNoneIsOneError(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {

@@ -62,9 +62,3 @@ func TestPatternThatCanAllowNothingIsAnError(t *testing.T) {
 		}
 	}
 }
-
-func TestPatternThatIsNotSetAllowsNothing(t *testing.T) {
-	if EndpointPattern("").Allows("unix:///csi/csi.sock") {
-		t.Error("it allows an endpoint")
-	}
-}

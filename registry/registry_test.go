@@ -122,18 +122,6 @@ func (r *registryTest) expect(want string) {
 
 const onlyObjects = "discovery: {csiDrivers: {enabled: true, allowedEndpoints: [unix:///*]}}\n"
 
-func TestFirstSnapshotWaitsForTheObjects(t *testing.T) {
-	onScripts(t, func(r *registryTest) {
-		r.file.say(driversFile("f") + onlyObjects)
-		r.expect("none")
-		r.file.say(driversFile("f", "g") + onlyObjects)
-		time.Sleep(29 * time.Second)
-		r.expect("none")
-		r.objects.sets <- []registry.Driver{object("o", "unix:///o")}
-		r.expect("[f g o]")
-	})
-}
-
 // As CSIDriver objects do, to somebody without permission to read them.
 func TestSourceThatNeverSaysAnythingKeepsTheOthersFromBeingServedForALimitedTime(t *testing.T) {
 	onScripts(t, func(r *registryTest) {
@@ -221,25 +209,6 @@ func TestSourceThatSaysNothingHoldsChangesBackForALimitedTime(t *testing.T) {
 		r.expect("[b]") // it was waited for once
 		r.objects.sets <- []registry.Driver{object("o", "unix:///o")}
 		r.expect("[b o]")
-	})
-}
-
-func TestDefaultsOfTheFileReachDriversThatWereFound(t *testing.T) {
-	onScripts(t, func(r *registryTest) {
-		r.file.say(driversFile() + onlyObjects)
-		r.objects.sets <- []registry.Driver{object("o", "unix:///o")}
-		synctest.Wait()
-		if got := (<-r.registry.Updates())["o"].Workers; got != 20 {
-			t.Errorf("%d workers", got)
-		}
-		r.file.say(driversFile() + "defaults: {workers: 7}\n" + onlyObjects)
-		synctest.Wait()
-		if got := (<-r.registry.Updates())["o"].Workers; got != 7 {
-			t.Errorf("%d workers, want 7", got)
-		}
-		if r.objects.runs != 1 {
-			t.Error("the source was started again")
-		}
 	})
 }
 

@@ -103,14 +103,6 @@ func visit(t *testing.T, s map[string]any, path []string, do func(path []string,
 	}
 }
 
-func TestEverySettingHasASchema(t *testing.T) {
-	for _, s := range settings {
-		if len(s.schema) == 0 {
-			t.Errorf("%s has none: its kind has to say one", s.key)
-		}
-	}
-}
-
 func loadSchema(t *testing.T) map[string]any {
 	t.Helper()
 	var s map[string]any

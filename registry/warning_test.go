@@ -86,13 +86,6 @@ func TestEntryMadeActiveWithoutLeaseNamespaceIsWarnedOfWhereTheNamespaceOfTheHub
 	}
 }
 
-func TestNothingIsDoubtfulInTheExample(t *testing.T) {
-	config, err := registry.ParseFile("../drivers.yaml")
-	if err != nil || len(config.Warnings()) > 0 {
-		t.Errorf("got %v, %v", config.Warnings(), err)
-	}
-}
-
 func TestWhatBecomesDoubtfulWhileTheFileIsFollowedIsLogged(t *testing.T) {
 	path := t.TempDir() + "/drivers.yaml"
 	const first = `{name: a, endpoint: "unix:///a", timeout: 1s}`

@@ -63,9 +63,8 @@ func (s *scene) later() {
 func (s *scene) hubAttaches() { s.attach() }
 
 const (
-	apply  = types.ApplyPatchType
-	merge  = types.MergePatchType
-	patchJ = types.JSONPatchType
+	apply = types.ApplyPatchType
+	merge = types.MergePatchType
 )
 
 func TestForeignWriteIsAWriteOfTheStatusByAnother(t *testing.T) {

@@ -3,7 +3,6 @@ package attach
 import (
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -127,28 +126,5 @@ func TestASecretAtTheEndOfATruncatedErrorShowsNoHead(t *testing.T) {
 		if strings.Contains(got, "h") || len(got) > csiclient.MaxText {
 			t.Fatalf("after %d bytes: %q", before, got[len(got)-40:])
 		}
-	}
-}
-
-func BenchmarkRedact(b *testing.B) {
-	var lines strings.Builder
-	for i := 0; lines.Len() < 64<<10; i++ {
-		fmt.Fprintf(&lines, "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIB%016d\n", i*7919)
-	}
-	for name, c := range map[string]struct{ secret, text string }{
-		"usual":                      {"correct horse", "login as admin with correct horse failed"},
-		"long secret":                {lines.String(), "login as admin failed"},
-		"long error":                 {"correct horse", strings.Repeat("MIIEvQIBADAN ", 80<<10)},
-		"long secret and error":      {lines.String(), strings.Repeat("MIIEvQIBADAN ", 80<<10)},
-		"long secret, many times":    {lines.String(), strings.Repeat(lines.String(), 16)},
-		"long secret in long base64": {lines.String(), base64.StdEncoding.EncodeToString([]byte(strings.Repeat(lines.String(), 12)))},
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			err := errors.New(c.text)
-			for b.Loop() {
-				_ = redactValues(err, []string{c.secret}).Error()
-			}
-		})
 	}
 }

@@ -1,7 +1,6 @@
 package cache_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -140,21 +139,5 @@ func TestCachedVolumeHasTheHandleAndModeThatItIsCalledWith(t *testing.T) {
 				t.Errorf("handle %q, many nodes %v; want %q, %v", v.Handle, multiNode, tc.handle, tc.multiNode)
 			}
 		})
-	}
-}
-
-func BenchmarkAttachmentsOfHandle(b *testing.B) {
-	c := newCluster(b)
-	for i := range 10_000 {
-		name := fmt.Sprint("pv-", i)
-		if err := cachetest.Put(c, csiVolume(name, name), attachmentOf(name, "one", name, "")); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if len(c.AttachmentsOfHandle("one", "pv-7")) != 1 {
-			b.Fatal("not found")
-		}
 	}
 }

@@ -2,9 +2,9 @@ package lease
 
 import (
 	"context"
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 	"testing"
-	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -139,73 +139,4 @@ func TestALeaseReadsAsIfAnElectorHadWrittenIt(t *testing.T) {
 	w.renewed("hub")
 	w.renewed("elector")
 	compare("succeeded")
-}
-
-// Its endpoint may be wrong, while the sidecar reaches the driver.
-func TestASidecarThatWasAwayForLongGetsItsLeaseBackFromAHubThatCannotCallTheDriver(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	r := w.replica()
-	leads, stop := w.sidecar("d", "attacher-0", r.options)
-	<-leads
-	says := newAbility(Unreached)
-	r.holdWhile("d", says)
-	r.hold("other")
-	r.term("other")
-	stop()
-	r.waitsFor("d", "no replica can call the driver")
-	for range 20 { // four lease durations
-		w.renewed("other")
-	}
-	leads, stop = w.sidecar("d", "attacher-0", r.options)
-	<-leads
-	r.mu.Lock()
-	if n := r.terms["d"]; n != 0 { // that of the other driver may begin anew: a slow machine may not renew it in time
-		t.Errorf("%d terms of the driver that cannot be called", n)
-	}
-	r.mu.Unlock()
-	says.set(Callable)
-	stop()
-	r.term("d")
-}
-
-func TestADeadSidecarIsSucceededAfterItsOwnDuration(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	// Its clock is wrong by a day, in the direction in which its lease would long have expired.
-	past := metav1.NewMicroTime(time.Now().Add(-24 * time.Hour))
-	l := w.make("d", "attacher-0", 3)
-	l.Spec.RenewTime, l.Spec.AcquireTime = &past, &past
-	if _, err := w.kube.CoordinationV1().Leases(w.namespace).Update(w.ctx, l, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	r := w.replica(alone, long) // its own duration does not count
-	started := time.Now()
-	r.hold("d")
-	r.term("d")
-	if took := time.Since(started); took < 3*time.Second || took > 30*time.Second {
-		t.Errorf("taken after %v, want 3s", took)
-	}
-	if n := ptr.Deref(w.get("d").Spec.LeaseTransitions, 0); n != 8 {
-		t.Errorf("%d transitions, want 8", n)
-	}
-}
-
-func TestTheHolderIsKnownOfALeaseThatIsOnlyAskedFor(t *testing.T) {
-	w := newWorld(t)
-	w.make("d", "attacher-0", 3)
-	r := w.replica(alone) // which watches no namespace by itself
-	woken := make(chan struct{}, 1)
-	defer r.observations.subscribe(w.lease("d"), woken)()
-	for {
-		h, ok := r.Holder(w.lease("d"))
-		if ok && h.Identity == "attacher-0" && !h.Mine {
-			return
-		}
-		select {
-		case <-woken:
-		case <-w.ctx.Done():
-			t.Fatalf("holder is %+v, %v", h, ok)
-		}
-	}
 }

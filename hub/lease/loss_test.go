@@ -3,14 +3,17 @@ package lease
 import (
 	"context"
 	"errors"
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/ptr"
 )
 
@@ -102,17 +105,6 @@ func TestALeaseThatIsTakenAwayIsLostAtOnce(t *testing.T) {
 	}
 }
 
-func TestWithoutAWatchARenewalSeesTheLoss(t *testing.T) {
-	w := newWorld(t)
-	r := w.replicaThat(noWatch, alone)
-	r.hold("d")
-	term := r.term("d")
-	w.steal("d", "thief")
-	<-term.Lost().Done()
-	r.idle("d")
-	r.waitsFor("d", "held by thief")
-}
-
 // noWatch forbids to list and to watch leases.
 func noWatch(r *http.Request) bool {
 	return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/leases")
@@ -129,46 +121,17 @@ func TestWithoutPermissionToWatchLeasesArePolled(t *testing.T) {
 	b.term("d")
 }
 
-func TestContinuesTellsWhetherAnotherHeldTheLease(t *testing.T) {
-	w := newWorld(t)
-	r := w.replica(alone, long)
-	term := func() *Term {
-		ctx, cancel := context.WithCancel(r.base)
-		defer cancel()
-		var term *Term
-		err := r.Hold(ctx, Candidacy{Driver: "d", Lease: w.lease("d"), Serve: func(_ context.Context, t *Term) error { term = t; return nil }})
-		if err != nil {
-			t.Error(err)
-		}
-		return term
-	}
-	first := term()
-	if first.Continues() || first.ResourceVersion() == "" {
-		t.Errorf("first term: continues %v, resourceVersion %q", first.Continues(), first.ResourceVersion())
-	}
-	second := term()
-	if !second.Continues() || !newer(second.ResourceVersion(), first.ResourceVersion()) {
-		t.Errorf("second term: continues %v, resourceVersion %q after %q", second.Continues(), second.ResourceVersion(), first.ResourceVersion())
-	}
-	leads, stop := w.sidecar("d", "attacher-0", r.options)
-	<-leads
-	stop()
-	after := term()
-	if after.Continues() {
-		t.Error("a term after a sidecar's continues")
-	}
-	if !term().Continues() {
-		t.Error("the next one does not")
-	}
-}
-
 func TestAfterAnOutageThatNobodyUsedTheTermContinues(t *testing.T) {
 	w := newWorld(t)
-	r := w.replica(alone)
+	// The renew deadline counts from the first renewal that failed, as with client-go's elector.
+	r := w.replica(alone, long, func(o *Options) { o.RenewDeadline = 2 * time.Second })
 	r.hold("d")
 	term := r.term("d")
 	r.cutOff()
-	<-term.Lost().Done()
+	w.waitLost(term)
+	if age := term.lastRenewal().age(); age > 30*time.Second {
+		t.Errorf("given up %v after the last renewal", age)
+	}
 	r.idle("d")
 	r.cut.Store(false)
 	if again := r.term("d"); again == term || !again.Continues() {
@@ -286,5 +249,26 @@ func TestCheckFailsWhenWorkOutlivesItsLease(t *testing.T) {
 	r.idle("d")
 	for r.Check(0) != nil && w.ctx.Err() == nil {
 		pause(w.ctx, 20*time.Millisecond)
+	}
+}
+
+func TestHoldingALeaseIsQuiet(t *testing.T) {
+	w := newWorld(t)
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(quietLevel-1), ktesting.BufferLogs(true)))
+	ctx := klog.NewContext(w.ctx, logger)
+	r := w.replica(alone)
+	for range 2 {
+		err := r.Hold(ctx, Candidacy{Driver: "d", Lease: w.lease("d"), Serve: func(context.Context, *Term) error { return nil }})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for _, line := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
+		if line.Message != "Lease acquired" && line.Message != "Lease released" {
+			t.Errorf("logged: %s %v", line.Message, line.WithKVList)
+		}
+	}
+	if n := len(logger.GetSink().(ktesting.Underlier).GetBuffer().Data()); n != 4 {
+		t.Errorf("%d lines, want 4", n)
 	}
 }

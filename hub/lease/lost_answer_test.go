@@ -74,18 +74,3 @@ func TestARenewalWithoutAnAnswerEndsNoTerm(t *testing.T) {
 		})
 	}
 }
-
-// The renew deadline counts from the first renewal that failed, as with client-go's elector.
-func TestALeaseIsGivenUpWhenTheRenewDeadlineHasPassed(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	r := w.replica(alone, long, func(o *Options) { o.RenewDeadline = 2 * time.Second })
-	r.hold("d")
-	term := r.term("d")
-	started := time.Now()
-	r.cutOff()
-	w.waitLost(term)
-	if took := time.Since(started); took > 30*time.Second {
-		t.Errorf("given up after %v", took)
-	}
-}

@@ -2,8 +2,11 @@ package lease
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/fakekube"
 )
 
 // A replica is killed twice, and comes back with a new identity after it was away for longer
@@ -98,5 +101,28 @@ func TestADriverIsNotHandedOverToAReplicaThatDoesNotKnowTheOthersYet(t *testing.
 			t.Errorf("a driver had no server for %v, longer than a retry period", gap)
 		}
 		v.shared(survivor, started)
+	})
+}
+
+func TestAfterAnOutageEachReplicaTakesItsOwnDriversAgain(t *testing.T) {
+	inVirtualTime(t, func(v *virtualReplicas) {
+		replicas := []*virtualReplica{v.start("a"), v.start("b"), v.start("c")}
+		time.Sleep(time.Minute)
+		v.shared(replicas...)
+		taken := 0
+		for _, r := range replicas {
+			taken -= r.termsBegun()
+		}
+		v.api.Intercept(func(fakekube.Request) int { return http.StatusServiceUnavailable })
+		time.Sleep(time.Minute) // all leases expire, and all replicas look dead
+		v.api.Intercept(nil)
+		time.Sleep(time.Minute)
+		v.shared(replicas...)
+		for _, r := range replicas {
+			taken += r.termsBegun()
+		}
+		if taken != len(v.drivers) {
+			t.Errorf("%d drivers were taken %d times", len(v.drivers), taken)
+		}
 	})
 }

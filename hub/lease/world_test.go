@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 	"net/http"
 	"os"
 	"strings"
@@ -12,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,10 +27,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		child()
-		return
-	}
 	os.Exit(testbed.RunMain(m, testbed.ControlPlaneOptions{}))
 }
 

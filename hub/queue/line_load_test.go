@@ -87,17 +87,3 @@ func TestSeveralPlacesGoToTheOldestFirst(t *testing.T) {
 		}
 	})
 }
-
-func BenchmarkNodesBecomeFull(b *testing.B) {
-	q := open(2*backlog, 0, true)
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		q.Add(queue.AttachmentKey(fmt.Sprint("va-", i)), queue.AttachLane, on(fmt.Sprint("node-", i%backlog), fmt.Sprint("v", i)))
-		if e := q.Take(time.Now()); e != nil {
-			q.Refused(e)
-			q.End(e, queue.Again(queue.AttachLane))
-		}
-		i++
-	}
-}
