@@ -13,7 +13,7 @@ import (
 func (w *world) elsewhere() *world {
 	w.t.Helper()
 	other := *w
-	other.namespace = w.makeNamespace()
+	other.namespace, other.servers = w.makeNamespace(), newServers(w.t)
 	return &other
 }
 
@@ -23,11 +23,11 @@ func TestALeaseInAnotherNamespaceIsWatchedByItsNameAlone(t *testing.T) {
 	other := w.elsewhere()
 	others := "/namespaces/" + other.namespace + "/leases"
 	a := w.replica()
-	b := w.replicaThat(func(r *http.Request) bool {
+	b := w.replicaThat(forbidding(func(r *http.Request) bool {
 		named := r.URL.Query().Get("fieldSelector") == "metadata.name="+other.lease("d").Name
 		// Without get too: nothing is polled, so what is seen comes from the watch.
 		return r.Method == http.MethodGet && strings.Contains(r.URL.Path, others) && !named
-	})
+	}))
 	a.w, b.w = other, other
 	a.hold("d")
 	a.term("d")
@@ -40,9 +40,9 @@ func TestALeaseInAnotherNamespaceIsWatchedByItsNameAlone(t *testing.T) {
 func TestALeaseThatIsMissingAndMayNotBeCreatedIsNamed(t *testing.T) {
 	w := newWorld(t)
 	other := w.elsewhere()
-	r := w.replicaThat(func(r *http.Request) bool {
+	r := w.replicaThat(forbidding(func(r *http.Request) bool {
 		return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/namespaces/"+other.namespace+"/leases")
-	})
+	}))
 	r.w = other
 	r.hold("d")
 	name := other.lease("d")

@@ -62,12 +62,12 @@ func fragile(kube Kube) fragileKube {
 }
 
 func TestPanicInTheWatchOfALeaseBeginsTheWatchAnew(t *testing.T) {
-	inVirtualTime(t, func(v *virtualReplicas) {
-		kube := fragile(v.api.Client())
+	inVirtualTime(t, func(w *world) {
+		kube := fragile(w.kube)
 		kube.watches.Store(2)
-		l := v.leases(kube)
+		l := w.replica(named("a"), func(o *Options) { o.Kube = kube })
 		n := Name{"ns", "lease"}
-		release := v.hold(l, n)
+		release := l.compete(n)
 		time.Sleep(time.Minute)
 		if seen := l.observations.get(n); kube.watches.Load() > 0 || seen.holder() != "a" || !l.observations.watchOf(n).up {
 			t.Errorf("%d panics are left, and the lease is held by %q, watched: %+v", kube.watches.Load(), seen.holder(), l.observations.watchOf(n))
@@ -85,10 +85,10 @@ func TestPanicInAGoroutineOfHoldEndsTheTermAndNotTheProcess(t *testing.T) {
 		"supervision": func(_ fragileKube, reach *atomic.Int32) { reach.Store(1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(v *virtualReplicas) {
-				kube, reach := fragile(v.api.Client()), new(atomic.Int32)
-				l := v.leases(kube)
-				ctx, cancel := context.WithCancel(v.t.Context())
+			inVirtualTime(t, func(w *world) {
+				kube, reach := fragile(w.kube), new(atomic.Int32)
+				l := w.replica(named("a"), func(o *Options) { o.Kube = kube })
+				ctx, cancel := context.WithCancel(w.ctx)
 				terms, lost := 0, 0
 				candidacy := Candidacy{Driver: "d", Lease: Name{"ns", "lease"},
 					Reach: func() (Reach, <-chan struct{}, time.Duration) {

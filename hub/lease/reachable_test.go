@@ -63,69 +63,72 @@ func (w *world) renewed(driver string) {
 }
 
 func TestADriverThatComesAndGoesDoesNotEndATermWhileNobodyElseCanCallIt(t *testing.T) {
-	w := newWorld(t)
-	a, b := w.replica(long), w.replica(long)
-	says := newAbility(Callable)
-	a.holdWhile("d", says)
-	a.term("d")
-	b.holdWhile("d", newAbility(Unreached))
-	before := w.get("d")
-	for _, away := range []Reach{Away, Unreached, Away} {
-		says.set(away)
-		b.knows(a, "d", false)
-		w.renewed("d")
-		says.set(Callable)
-		b.knows(a, "d", true)
-		w.renewed("d")
-	}
-	term, after := a.term("d"), w.get("d")
-	if n := a.termsBegun(); n != 1 || term.isLost() {
-		t.Errorf("the driver was served %d times, want one term", n)
-	}
-	if !after.Spec.AcquireTime.Equal(before.Spec.AcquireTime) || ptr.Deref(after.Spec.LeaseTransitions, 0) != ptr.Deref(before.Spec.LeaseTransitions, 0) {
-		t.Errorf("the lease was acquired at %v after %d transitions, before at %v after %d",
-			after.Spec.AcquireTime, ptr.Deref(after.Spec.LeaseTransitions, 0), before.Spec.AcquireTime, ptr.Deref(before.Spec.LeaseTransitions, 0))
-	}
+	inVirtualTime(t, func(w *world) {
+		a, b := w.replica(long), w.replica(long)
+		says := newAbility(Callable)
+		a.holdWhile("d", says)
+		a.term("d")
+		b.holdWhile("d", newAbility(Unreached))
+		before := w.get("d")
+		for _, away := range []Reach{Away, Unreached, Away} {
+			says.set(away)
+			b.knows(a, "d", false)
+			w.renewed("d")
+			says.set(Callable)
+			b.knows(a, "d", true)
+			w.renewed("d")
+		}
+		term, after := a.term("d"), w.get("d")
+		if n := a.termsBegun(); n != 1 || term.isLost() {
+			t.Errorf("the driver was served %d times, want one term", n)
+		}
+		if !after.Spec.AcquireTime.Equal(before.Spec.AcquireTime) || ptr.Deref(after.Spec.LeaseTransitions, 0) != ptr.Deref(before.Spec.LeaseTransitions, 0) {
+			t.Errorf("the lease was acquired at %v after %d transitions, before at %v after %d",
+				after.Spec.AcquireTime, ptr.Deref(after.Spec.LeaseTransitions, 0), before.Spec.AcquireTime, ptr.Deref(before.Spec.LeaseTransitions, 0))
+		}
+	})
 }
 
 func TestADriverIsHandedOverFromAReplicaThatCannotCallItToOneThatCan(t *testing.T) {
-	w := newWorld(t)
-	a, b := w.replica(long), w.replica(long)
-	a.drain = make(chan struct{})
-	fromA, fromB := newAbility(Callable), newAbility(Unreached)
-	a.holdWhile("d", fromA)
-	term := a.term("d")
-	b.holdWhile("d", fromB)
-	fromA.set(Away)
-	fromB.set(Callable)
-	b.waitsFor("d", "held by "+a.options.Identity)
-	b.knows(a, "d", false)
-	if err := term.Begin(0); err != nil {
-		t.Errorf("begin while draining: %v", err)
-	}
-	close(a.drain)
-	b.term("d")
-	a.idle("d")
-	if err := term.Begin(0); err == nil || term.isLost() {
-		t.Errorf("after the release something may begin (%v), or it counts as lost: %v", err, term.isLost())
-	}
+	inVirtualTime(t, func(w *world) {
+		a, b := w.replica(long), w.replica(long)
+		a.drain = make(chan struct{})
+		fromA, fromB := newAbility(Callable), newAbility(Unreached)
+		a.holdWhile("d", fromA)
+		term := a.term("d")
+		b.holdWhile("d", fromB)
+		fromA.set(Away)
+		fromB.set(Callable)
+		b.waitsFor("d", "held by "+a.options.Identity)
+		b.knows(a, "d", false)
+		if err := term.Begin(0); err != nil {
+			t.Errorf("begin while draining: %v", err)
+		}
+		close(a.drain)
+		b.term("d")
+		a.idle("d")
+		if err := term.Begin(0); err == nil || term.isLost() {
+			t.Errorf("after the release something may begin (%v), or it counts as lost: %v", err, term.isLost())
+		}
+	})
 }
 
 func TestADriverThatCanBeCalledAgainIsTakenAtOnce(t *testing.T) {
 	for name, options := range map[string][]func(*Options){"shared": {long}, "alone": {long, alone}} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			r := w.replica(options...)
-			says := newAbility(Unreached)
-			r.holdWhile("d", says)
-			r.waitsFor("d", "no replica can call the driver")
-			says.set(Callable)
-			started := time.Now()
-			r.term("d")
-			t.Logf("taken after %v", time.Since(started))
-			if time.Since(started) > 20*time.Second {
-				t.Error("it waited for a lease duration")
-			}
+			inVirtualTime(t, func(w *world) {
+				r := w.replica(options...)
+				says := newAbility(Unreached)
+				r.holdWhile("d", says)
+				r.waitsFor("d", "no replica can call the driver")
+				says.set(Callable)
+				started := time.Now()
+				r.term("d")
+				t.Logf("taken after %v", time.Since(started))
+				if time.Since(started) > 20*time.Second {
+					t.Error("it waited for a lease duration")
+				}
+			})
 		})
 	}
 }

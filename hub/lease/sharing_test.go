@@ -1,94 +1,37 @@
 package lease
 
 import (
-	"maps"
-	"slices"
 	"testing"
 	"time"
 )
 
-// served waits until each driver is served by exactly one of the replicas, who shares
-// with the expected number of others, and returns by whom.
-func (w *world) served(all []string, replicas ...*replica) map[string]*replica {
+// settled waits until the replicas serve what is assigned to them, all of it, and returns how many drivers each serves.
+func (w *world) settled(all []string, replicas ...*replica) map[string]int {
 	w.t.Helper()
-	for {
-		by := map[string]*replica{}
-		twice := 0
-		var changed []chan struct{}
-		for _, r := range replicas {
-			r.mu.Lock()
-			for d := range r.serving {
-				if by[d] != nil {
-					twice++
-				}
-				by[d] = r
-			}
-			changed = append(changed, r.changed)
-			r.mu.Unlock()
-		}
-		if len(by) == len(all) && twice == 0 {
-			return by
-		}
-		select {
-		case <-w.ctx.Done():
-			w.t.Fatalf("%d of %d drivers are served", len(by), len(all))
-		case <-changed[0]:
-		case <-changed[len(changed)/2]:
-		case <-changed[len(changed)-1]:
-		}
-	}
-}
-
-// settled waits until the replicas serve what share says, all of it.
-func (w *world) settled(all []string, replicas ...*replica) map[string]*replica {
-	w.t.Helper()
-	var members []Member
 	byID := map[string]*replica{}
 	for _, r := range replicas {
-		members = append(members, Member{Identity: r.options.Identity, Drivers: all})
 		byID[r.options.Identity] = r
 	}
-	owners := assign(members)
-	for _, d := range all {
-		byID[owners[d]].term(d)
+	for d, owner := range owners(all, replicas...) {
+		byID[owner].term(d)
 	}
-	by := w.served(all, replicas...)
-	for d, r := range by {
-		if r.options.Identity != owners[d] {
-			w.t.Fatalf("%s is served by %s, but belongs to %s", d, r.options.Identity, owners[d])
-		}
-	}
-	return by
-}
-
-func count(by map[string]*replica) map[string]int {
-	n := map[string]int{}
-	for _, r := range by {
-		n[r.options.Identity]++
-	}
-	return n
+	return loads(w.servers.are(all, replicas...))
 }
 
 func TestReplicasShareTheDriversThroughJoinLeaveAndKill(t *testing.T) {
 	w := newWorld(t)
 	all := drivers(30)
-	started := time.Now()
 	a, b := w.replica(), w.replica()
 	a.hold(all...)
 	b.hold(all...)
-	two := w.settled(all, a, b)
-	t.Logf("two replicas: %v after %v, taken %d times", slices.Sorted(maps.Values(count(two))), time.Since(started), a.termsBegun()+b.termsBegun())
+	w.settled(all, a, b)
 	// Who starts together waits for one another, and does not grab everything. What is lost on a slow machine is taken again.
 	if n := a.termsBegun() + b.termsBegun() - a.termsLost() - b.termsLost(); n > 36 {
 		t.Errorf("30 drivers were taken %d times at the start", n)
 	}
-
-	started = time.Now()
 	c := w.replica()
 	c.hold(all...)
-	three := w.settled(all, a, b, c)
-	t.Logf("joined: %v after %v", slices.Sorted(maps.Values(count(three))), time.Since(started))
-	for id, n := range count(three) {
+	for id, n := range w.settled(all, a, b, c) {
 		if n > 15 {
 			t.Errorf("%s serves %d of 30 drivers", id, n)
 		}
@@ -98,18 +41,12 @@ func TestReplicasShareTheDriversThroughJoinLeaveAndKill(t *testing.T) {
 			t.Errorf("members are %v", m)
 		}
 	}
-
-	started = time.Now()
 	b.stop()
-	after := w.settled(all, a, c)
-	t.Logf("left: %v after %v", slices.Sorted(maps.Values(count(after))), time.Since(started))
-
-	started = time.Now()
+	w.settled(all, a, c)
 	c.cutOff()
 	for _, d := range all {
 		a.term(d)
 	}
-	t.Logf("killed: %v after %v", a.count(), time.Since(started))
 	if m := a.Members(); len(m) != 1 || !m[0].Self {
 		t.Errorf("members are %v", m)
 	}
@@ -130,4 +67,35 @@ func (r *replica) termsLost() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lost
+}
+
+func TestADriverStaysWithWhoTookItFromAnOwnerThatDidNot(t *testing.T) {
+	inVirtualTime(t, func(w *world) {
+		idle := w.start("idle", func(r *replica) { r.w = w.elsewhere() }) // it takes none of these leases
+		a := w.start("a")
+		time.Sleep(2 * time.Minute)
+		if loads(owners(w.drivers, a, idle))["idle"] == 0 {
+			t.Fatal("no driver is assigned to the idle replica")
+		}
+		if a.count() != len(w.drivers) || a.termsBegun() != len(w.drivers) {
+			t.Errorf("a serves %d drivers, and took %d", a.count(), a.termsBegun())
+		}
+		// A third replica comes: a hands over what is assigned to it, and nothing else.
+		c := w.start("c")
+		time.Sleep(2 * time.Minute)
+		moves := 0
+		for d, owner := range owners(w.drivers, a, idle, c) {
+			want := a
+			if owner == "c" {
+				want = c
+				moves++
+			}
+			if got := w.servers.by[d]; got != want {
+				t.Errorf("%s is served by %s, want %s", d, got.options.Identity, want.options.Identity)
+			}
+		}
+		if moves == 0 || a.termsBegun() != len(w.drivers) || c.termsBegun() != moves {
+			t.Errorf("a has taken drivers %d times, want %d; c %d times, want %d", a.termsBegun(), len(w.drivers), c.termsBegun(), moves)
+		}
+	})
 }

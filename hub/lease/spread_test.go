@@ -5,18 +5,15 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
 // A hub that starts acquires all its leases at once. It must not renew them at once ever after.
 func TestLeasesThatWereAcquiredTogetherAreRenewedOneAfterTheOther(t *testing.T) {
-	inVirtualTime(t, func(v *virtualReplicas) {
-		v.drivers = drivers(200)
-		v.start("a")
+	inVirtualTime(t, func(w *world) {
+		w.drivers = drivers(200)
+		w.start("a")
 		time.Sleep(time.Minute)
-		kube := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://fakekube", Transport: v.api, QPS: -1})
-		leases, err := kube.CoordinationV1().Leases("hub").List(t.Context(), metav1.ListOptions{})
+		leases, err := w.kube.CoordinationV1().Leases("hub").List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +32,7 @@ func TestLeasesThatWereAcquiredTogetherAreRenewedOneAfterTheOther(t *testing.T) 
 		}
 		for i, n := range counts {
 			if n < least {
-				t.Errorf("part %d of the retry period has %d renewals, want at least %d of %d: %v", i+1, n, least, len(v.drivers), counts)
+				t.Errorf("part %d of the retry period has %d renewals, want at least %d of %d: %v", i+1, n, least, len(w.drivers), counts)
 			}
 		}
 	})

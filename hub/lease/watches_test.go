@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -11,27 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// leases runs Leases until the test ends.
-func (v *virtualReplicas) leases(kube Kube) *Leases {
-	v.t.Helper()
-	l, err := New(Options{Kube: kube, Identity: "a", Namespace: "hub", Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second})
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(v.t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = l.Run(ctx) })
-	v.t.Cleanup(func() { cancel(); running.Wait() })
-	time.Sleep(time.Minute)
-	return l
-}
-
-// hold competes for a lease of a driver in another namespace, and holds it until it is released.
-func (v *virtualReplicas) hold(l *Leases, n Name) (release func() error) {
-	ctx, cancel := context.WithCancel(v.t.Context())
+// compete competes for a lease of a driver in another namespace, and holds it until it is released.
+func (r *replica) compete(n Name) (release func() error) {
+	ctx, cancel := context.WithCancel(r.base)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- l.Hold(ctx, Candidacy{Driver: n.Name, Lease: n, Serve: func(stop context.Context, _ *Term) error { <-stop.Done(); return nil }})
+		ended <- r.Hold(ctx, Candidacy{Driver: n.Name, Lease: n, Serve: func(stop context.Context, _ *Term) error { <-stop.Done(); return nil }})
 	}()
 	return func() error { cancel(); return <-ended }
 }
@@ -45,16 +29,16 @@ func (l *Leases) begun() int {
 
 // The watches of Leases in other namespaces never ended: each driver that came and went left one.
 func TestWatchOfALeaseEndsWithItsLastCandidacy(t *testing.T) {
-	inVirtualTime(t, func(v *virtualReplicas) {
-		l := v.leases(v.api.Client())
+	inVirtualTime(t, func(w *world) {
+		l := w.replica(named("a"))
 		for i := range 5 {
 			n := Name{fmt.Sprint("ns", i), fmt.Sprint("lease", i)} // the fake API server looks at names alone
-			first := v.hold(l, n)
+			first := l.compete(n)
 			time.Sleep(10 * time.Second)
 			if h, ok := l.observations.get(n), l.observations.watchOf(n).up; h.holder() != "a" || !ok {
 				t.Errorf("%s is held by %q, watched: %v", n, h.holder(), ok)
 			}
-			second := v.hold(l, n) // waits for the first
+			second := l.compete(n) // waits for the first
 			time.Sleep(time.Second)
 			if first() != nil {
 				t.Error("Hold failed")
@@ -79,10 +63,10 @@ func TestWatchOfALeaseEndsWithItsLastCandidacy(t *testing.T) {
 
 // A status page asks who holds the lease of a driver that another process works for.
 func TestLeaseWhoseHolderIsAskedForIsWatchedForAWhile(t *testing.T) {
-	inVirtualTime(t, func(v *virtualReplicas) {
-		l, other := v.leases(v.api.Client()), v.leases(v.api.Client())
+	inVirtualTime(t, func(w *world) {
+		l, other := w.replica(named("a")), w.replica(named("a"))
 		n := Name{"elsewhere", "lease"}
-		release := v.hold(other, n)
+		release := other.compete(n)
 		defer func() { _ = release() }()
 		time.Sleep(time.Second)
 		l.Holder(n)

@@ -1,16 +1,22 @@
 package lease
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/fakekube"
 
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 
@@ -33,19 +39,22 @@ func TestMain(m *testing.M) {
 // testTimeout is when a test gives up to wait for what it wants to see.
 const testTimeout = 90 * time.Second
 
-// world is a namespace of the test's own on a real API server.
+// world is a namespace on a real API server, or an API in memory in virtual time.
 type world struct {
 	t         *testing.T
 	ctx       context.Context
-	plane     *testbed.ControlPlane
+	plane     *testbed.ControlPlane // nil in virtual time
+	api       *fakekube.API         // in virtual time
 	kube      kubernetes.Interface
 	namespace string
 	replicas  int
+	drivers   []string // in virtual time
+	servers   *servers
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, plane: testbed.Shared(t)}
+	w := &world{t: t, plane: testbed.Shared(t), servers: newServers(t)}
 	w.kube = w.plane.Clientset()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
@@ -54,8 +63,25 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// inVirtualTime calls f with a world whose processes have csi-attacher's settings.
+func inVirtualTime(t *testing.T, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, api: fakekube.New(), namespace: "hub", drivers: drivers(12), servers: newServers(t)}
+		w.kube = w.api.Client()
+		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+		t.Cleanup(cancel)
+		w.ctx = klog.NewContext(ctx, klog.Logger{})
+		f(w)
+		synctest.Wait()
+	})
+}
+
 func (w *world) makeNamespace() string {
 	w.t.Helper()
+	if w.plane == nil {
+		return "elsewhere"
+	}
 	ns, err := w.kube.CoreV1().Namespaces().Create(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "lease-"}}, metav1.CreateOptions{})
 	if err != nil {
 		w.t.Fatal(err)
@@ -73,13 +99,18 @@ func long(o *Options) {
 
 func alone(o *Options) { o.Alone = true }
 
+func named(identity string) func(*Options) { return func(o *Options) { o.Identity = identity } }
+
 // replica is one Leases with a connection of its own, which can be cut.
 type replica struct {
 	w *world
 	*Leases
-	cut  atomic.Bool                  // requests fail, and what is in flight ends
-	lose atomic.Pointer[func() error] // called after a write was done: an error takes the place of the answer
-	stop func()                       // ends what it holds, then Run
+	cut   atomic.Bool                  // requests fail, and what is in flight ends
+	blind atomic.Bool                  // Leases can be written, neither listed nor watched
+	dead  atomic.Bool                  // the process was killed: it gets no answer, and serves nothing
+	skew  time.Duration                // its clock is ahead of the others by that
+	lose  atomic.Pointer[func() error] // called after a write was done: an error takes the place of the answer
+	stop  func()                       // ends what it holds, then Run
 
 	mu       sync.Mutex
 	conns    map[*cutBody]bool
@@ -108,8 +139,17 @@ type cutBody struct {
 }
 
 func (n network) RoundTrip(r *http.Request) (*http.Response, error) {
-	if n.cut.Load() {
+	if n.dead.Load() {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	if n.cut.Load() || n.blind.Load() && isView(r) {
 		return nil, errCut
+	}
+	if writes := r.Method == http.MethodPost || r.Method == http.MethodPut; writes && n.skew != 0 {
+		if err := skewTimes(r, n.skew); err != nil {
+			return nil, err
+		}
 	}
 	if n.forbid != nil && n.forbid(r) {
 		body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"forbidden by the test"}`
@@ -135,9 +175,53 @@ type readCloser struct{ *strings.Reader }
 
 func (readCloser) Close() error { return nil }
 
+// skewTimes has the Lease that is written carry the time of another clock.
+func skewTimes(r *http.Request, skew time.Duration) error {
+	var l coordinationv1.Lease
+	if err := json.NewDecoder(r.Body).Decode(&l); err != nil {
+		return err
+	}
+	if l.Spec.RenewTime != nil {
+		l.Spec.RenewTime.Time = l.Spec.RenewTime.Add(skew)
+	}
+	body, err := json.Marshal(l)
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return err
+}
+
 // cutOff makes everything fail, also what is in flight.
 func (r *replica) cutOff() {
 	r.cut.Store(true)
+	r.interrupt()
+}
+
+func forbidding(forbid func(*http.Request) bool) func(*replica) {
+	return func(r *replica) { r.forbid = forbid }
+}
+
+func (r *replica) setBlind(blind bool) {
+	r.blind.Store(blind)
+	r.interrupt()
+}
+
+// isView reports whether a request lists or watches Leases.
+func isView(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/leases")
+}
+
+// kill ends the process as kill -9 does: its Leases stay.
+func (r *replica) kill() {
+	r.dead.Store(true)
+	r.interrupt()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for d := range r.serving {
+		r.w.servers.lost(d, r)
+	}
+}
+
+// interrupt ends what is in flight.
+func (r *replica) interrupt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for b := range r.conns {
@@ -148,30 +232,47 @@ func (r *replica) cutOff() {
 // replica starts a Leases; options change what it is started with.
 func (w *world) replica(options ...func(*Options)) *replica {
 	w.t.Helper()
-	return w.replicaThat(nil, options...)
+	return w.replicaThat(func(*replica) {}, options...)
 }
 
-func (w *world) replicaThat(forbid func(*http.Request) bool, options ...func(*Options)) *replica {
+// start starts a replica that can call all drivers, and competes for them.
+func (w *world) start(identity string, setup ...func(*replica)) *replica {
+	w.t.Helper()
+	r := w.replicaThat(func(r *replica) {
+		for _, f := range setup {
+			f(r)
+		}
+	}, named(identity))
+	r.hold(w.drivers...)
+	return r
+}
+
+// replicaThat is replica with something done before it runs.
+func (w *world) replicaThat(setup func(*replica), options ...func(*Options)) *replica {
 	w.t.Helper()
 	w.replicas++
 	r := &replica{w: w, conns: map[*cutBody]bool{}, serving: map[string]*Term{}, terms: map[string]int{}, reasons: map[string][]string{},
-		changed: make(chan struct{}), stopHold: map[string]context.CancelFunc{}, forbid: forbid}
-	config := w.plane.RESTConfig()
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return network{r, next} })
-	kube, err := kubernetes.NewForConfig(rest.CopyConfig(config))
-	if err != nil {
-		w.t.Fatal(err)
+		changed: make(chan struct{}), stopHold: map[string]context.CancelFunc{}}
+	setup(r)
+	o := Options{Identity: fmt.Sprintf("replica-%d_%s", w.replicas, NewIdentity()), Namespace: w.namespace,
+		Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 5 * time.Second}
+	config, base := &rest.Config{Host: "http://fakekube", Transport: network{r, w.api}, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}, w.ctx
+	if w.plane != nil {
+		quick(&o)
+		config = rest.CopyConfig(w.plane.RESTConfig())
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return network{r, next} })
+		_, base = ktesting.NewTestContext(w.t)
+		base = klog.NewContext(w.ctx, klog.FromContext(base).WithName(fmt.Sprintf("replica-%d", w.replicas)))
 	}
-	o := Options{Kube: kube, Identity: fmt.Sprintf("replica-%d_%s", w.replicas, NewIdentity()), Namespace: w.namespace}
-	quick(&o)
+	o.Kube = kubernetes.NewForConfigOrDie(config)
 	for _, f := range options {
 		f(&o)
 	}
+	var err error
 	if r.Leases, err = New(o); err != nil {
 		w.t.Fatal(err)
 	}
-	_, base := ktesting.NewTestContext(w.t)
-	base = klog.NewContext(w.ctx, klog.FromContext(base).WithName(fmt.Sprintf("replica-%d", w.replicas)))
 	running, stopRun := context.WithCancel(base)
 	r.base = base
 	ended := make(chan struct{})
@@ -232,10 +333,12 @@ func (r *replica) note(change func()) {
 
 func (r *replica) serve(driver string, stop context.Context, t *Term) error {
 	r.note(func() { r.serving[driver] = t; r.terms[driver]++ })
+	r.w.servers.found(driver, r)
 	<-stop.Done()
 	if r.drain != nil {
 		<-r.drain
 	}
+	r.w.servers.lost(driver, r)
 	r.note(func() {
 		delete(r.serving, driver)
 		if t.isLost() {
