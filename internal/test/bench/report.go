@@ -73,21 +73,17 @@ func (r report) measured() []Case {
 	return slices.DeleteFunc(cases(), func(c Case) bool { return len(r[c.Name].Samples) == 0 })
 }
 
-// writeMarkdown writes the report as tables and as pictures between the markers of a Markdown file, and the pictures into the folder
+// writeMarkdown writes the report as a table and as pictures between the markers of a Markdown file, and the pictures into the folder
 // "pictures" beside it.
 func (r report) writeMarkdown(path string) error {
 	old, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
-	var tables strings.Builder
-	for _, c := range r.measured() {
-		tables.WriteString("\n" + r[c.Name].markdown(c))
-	}
 	p := r.picture()
-	show := fmt.Sprintf("\n<picture>\n  <source media=\"(prefers-color-scheme: dark)\" srcset=\"%s\">\n  <img alt=\"%s; the tables have the figures\" src=\"%s\">\n</picture>\n",
+	show := fmt.Sprintf("\n<picture>\n  <source media=\"(prefers-color-scheme: dark)\" srcset=\"%s\">\n  <img alt=\"%s; the table has the figures\" src=\"%s\">\n</picture>\n",
 		pictureFile(chart.Dark), p.Title, pictureFile(chart.Light))
-	text, err := between(string(old), "bench", tables.String()+"\n")
+	text, err := between(string(old), "bench", "\n"+r.summary()+"\n")
 	if err == nil {
 		text, err = between(text, "bench pictures", show+"\n")
 	}
