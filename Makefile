@@ -152,9 +152,10 @@ build-bench:
 explore: ## enumerate the states of small worlds around the real core for EXPLORE=10m, and check each
 	EXPLORE=$(or $(EXPLORE),10m) go test -count 1 -timeout 0 -v -run TestExplore ./hub/reconcile ./hub/lease
 
-# RACE=--race builds the hub with the race detector.
+# RACE=1 builds the hub with the race detector.
 chaos: build ## inject FAULTS=1000 faults around hubs, by SEED=n (drawn), and check that nothing is lost; HISTORY=file
-	bin/testbed chaos --faults $(or $(FAULTS),1000) $(if $(SEED),--seed $(SEED)) $(if $(HISTORY),--history $(HISTORY)) $(or $(RACE),--hub bin/csi-attach-hub) $(if $(JSON),--json > $(JSON))
+	$(if $(RACE),go build -race -o bin/csi-attach-hub.race ./cmd/csi-attach-hub)
+	bin/testbed chaos --faults $(or $(FAULTS),1000) $(if $(SEED),--seed $(SEED)) $(if $(HISTORY),--history $(HISTORY)) --hub bin/csi-attach-hub$(if $(RACE),.race)
 
 # CSI_ATTACHER=path takes that csi-attacher instead of the one of internal/test/world/csiattacher.
 handover: ## hand a driver HANDOVERS=100 times to and fro between the hub and the real csi-attacher, then a lease, and check both
@@ -164,8 +165,8 @@ handover: ## hand a driver HANDOVERS=100 times to and fro between the hub and th
 crashes: ## kill the hub at each write and call of each scenario, and check that nothing is lost (5 minutes)
 	CRASHES='$(or $(CRASHES),all)' go test -count 1 -v -timeout 30m -run TestCrash ./internal/test/torture
 
-soak: build ## attach and detach for DURATION (20m), draw bin/soak.svg, fail if the hub grows
-	bin/testbed soak --hub bin/csi-attach-hub --duration $(or $(DURATION),20m) --svg bin/soak.svg
+soak: build ## attach and detach for DURATION (20m), fail if the hub grows
+	bin/testbed soak --hub bin/csi-attach-hub --duration $(or $(DURATION),20m)
 
 # MUTANT=text runs those with the text in their name. internal/test/mutants lists all.
 mutants: ## break the code in each way that internal/test/mutants lists, and check that the tests named there fail

@@ -132,19 +132,21 @@ func TestManifestsOfDriversWorkWithTheImageSwapped(t *testing.T) {
 func TestDriverOfAHubInPlaceOfItsSidecarComesBackAndIsServed(t *testing.T) {
 	s := newScene(t, "in-place-again")
 	driver, socket := s.prefix+"-d", filepath.Join(s.dir, "d")
-	process, _ := s.startDriver(driver, socket)
+	served := s.startDriver(driver, socket)
 	hub := s.startInPlace(socket, "--csi-address=unix://$(ADDRESS)")
 	attachments := s.attachments(driver, 20)
 	s.create(attachments[:10]...)
 	s.waitFor("the first ten attached", testbed.AllAttached(10))
-	process.Kill()
+	served.Server.Crash()
 	if err := os.Remove(socket); err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
 	s.create(attachments[10:]...)
-	_, control := s.startDriver(driver, socket)
+	if err := served.Server.Start(); err != nil {
+		t.Fatal(err)
+	}
 	s.waitFor("all attached", testbed.AllAttached(20))
-	if got := len(s.books(control).Attached); got != 20 {
+	if got := len(s.books(served.Backend).Attached); got != 20 {
 		t.Errorf("%d volumes attached, want 20", got)
 	}
 	s.checkExit(hub)

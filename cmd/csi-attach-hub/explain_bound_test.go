@@ -39,9 +39,9 @@ func waysToAsk(name string) []string {
 func TestABoundVolumeIsExplainedTheSameByEveryWayToAsk(t *testing.T) {
 	s := newScene(t, "bound")
 	driver, socket := s.entry("driver")
-	_, control := s.startDriver(driver, socket)
+	backend := s.startDriver(driver, socket).Backend
 	s.create(testbed.Node{Name: "bound-a"}, testbed.CSINode{Node: "bound-a", Drivers: map[string]string{driver: "id"}})
-	if err := control.Set(s.ctx, fakecsi.Knobs{
+	if err := backend.Set(fakecsi.Knobs{
 		Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Volume: "bound-failing", Code: codes.PermissionDenied, Message: "full"}},
 		Hang: []fakecsi.Hang{{Method: fakecsi.ControllerUnpublishVolume, Volume: "bound-leaving"}},
 	}); err != nil {
@@ -72,7 +72,7 @@ func TestABoundVolumeIsExplainedTheSameByEveryWayToAsk(t *testing.T) {
 			}
 		}
 	}
-	if err := control.Set(s.ctx, fakecsi.Knobs{ReleaseAll: true}); err != nil {
+	if err := backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
 		t.Fatal(err)
 	}
 }

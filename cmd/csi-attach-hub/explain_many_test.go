@@ -43,13 +43,13 @@ func TestDriversAndNodesAreExplained(t *testing.T) {
 	s := newScene(t, "subjects")
 	full, fullSocket := s.entry("full")
 	s.config.WriteString("    stuckAfter: 100ms\n")
-	_, control := s.startDriver(full, fullSocket)
+	backend := s.startDriver(full, fullSocket).Backend
 	away, _ := s.entry("away")
 	paused, pausedSocket := s.entry("paused")
 	s.config.WriteString("    mode: paused\n")
 	s.startDriver(paused, pausedSocket)
 	s.create(testbed.Node{Name: "subjects-a"}, testbed.CSINode{Node: "subjects-a", Drivers: map[string]string{full: "id-a", away: "id-a", paused: "id-a"}})
-	if err := control.Set(s.ctx, fakecsi.Knobs{Fail: []fakecsi.Fault{
+	if err := backend.Set(fakecsi.Knobs{Fail: []fakecsi.Fault{
 		{Method: fakecsi.ControllerPublishVolume, Volume: "subjects-full-1", Code: codes.PermissionDenied, Message: "no place for subjects-full-1"},
 		{Method: fakecsi.ControllerPublishVolume, Volume: "subjects-full-2", Code: codes.PermissionDenied, Message: "no place for subjects-full-2"},
 	}}); err != nil {

@@ -108,7 +108,7 @@ func TestExplainNamesTheCause(t *testing.T) {
 	s := newScene(t, "explain")
 	kube := s.plane.Clientset()
 	good, goodSocket := s.entry("good")
-	_, control := s.startDriver(good, goodSocket)
+	backend := s.startDriver(good, goodSocket).Backend
 	missing, _ := s.entry("missing")
 	paused, pausedSocket := s.entry("paused")
 	s.config.WriteString("    mode: paused\n")
@@ -118,7 +118,7 @@ func TestExplainNamesTheCause(t *testing.T) {
 	wrong, wrongSocket := s.entry("wrong")
 	s.startDriver("explain-somebody-else", wrongSocket)
 	unready, unreadySocket := s.entry("unready")
-	s.startDriver(unready, unreadySocket, "--knobs", `{"notReady": true}`)
+	s.startDriver(unready, unreadySocket, fakecsi.Knobs{NotReady: new(true)})
 	observed, observedSocket := s.entry("observed")
 	s.config.WriteString("    mode: observe\n")
 	s.startDriver(observed, observedSocket)
@@ -139,7 +139,7 @@ func TestExplainNamesTheCause(t *testing.T) {
 		testbed.CSINode{Node: "explain-a", Drivers: ids}, testbed.CSINode{Node: "explain-b", Drivers: map[string]string{good: "id-b"}},
 		testbed.CSINode{Node: "explain-bare"})
 	const hostile = "\x1b[31mno\nsuch\x07 array\u202e"
-	if err := control.Set(s.ctx, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Volume: "explain-failing", Code: codes.PermissionDenied, Message: hostile}},
+	if err := backend.Set(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Volume: "explain-failing", Code: codes.PermissionDenied, Message: hostile}},
 		Hang: []fakecsi.Hang{{Method: fakecsi.ControllerUnpublishVolume, Volume: "explain-moving"}, {Method: fakecsi.ControllerPublishVolume, Volume: "explain-slow"}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func TestExplainNamesTheCause(t *testing.T) {
 			t.Errorf("the JSON has %d drivers, want %d, and who leads:\n%s", len(v.Drivers), len(s.drivers), out)
 		}
 	})
-	if err := control.Set(s.ctx, fakecsi.Knobs{ReleaseAll: true}); err != nil {
+	if err := backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -54,10 +54,10 @@ func newSceneOn(t *testing.T, prefix string, plane *testbed.ControlPlane) *scene
 	return s
 }
 
-// binary returns the path of a program. Only the hub has the race detector: drivers have it in the tests of fakecsi.
+// binary returns the path of a program, built with the race detector.
 func (s *scene) binary(pkg string) string {
 	s.t.Helper()
-	path, err := testbed.SharedBinary(s.ctx, testbed.BuildOptions{Package: pkg, Race: pkg == "./cmd/csi-attach-hub"})
+	path, err := testbed.SharedBinary(s.ctx, testbed.BuildOptions{Package: pkg, Race: true})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -72,26 +72,16 @@ func (s *scene) entry(name string) (driver, socket string) {
 	return driver, socket
 }
 
-// startDriver starts a driver that keeps its storage when it is killed.
-func (s *scene) startDriver(driver, socket string, args ...string) (*testbed.Process, *fakecsi.ControlClient) {
+// startDriver serves a driver, whose storage outlives a crash of its server.
+func (s *scene) startDriver(driver, socket string, knobs ...fakecsi.Knobs) *testbed.Driver {
 	s.t.Helper()
-	control := "unix://" + socket + ".ctl"
-	p, err := testbed.StartProcess(s.ctx, testbed.ProcessOptions{
-		Name: "driver", Path: s.binary("./cmd/testbed"), LogPath: socket + ".log",
-		ReadyLine: "driver ", // NAME listens on ENDPOINT
-		Args: append([]string{"driver", "--name", driver, "--endpoint", "unix://" + socket, "--state", socket + ".state",
-			"--control", control}, args...),
-	})
-	if err != nil {
-		s.t.Fatal(err)
+	d := testbed.DriverForTest(s.t, driver, socket)
+	for _, k := range knobs {
+		if err := d.Backend.Set(k); err != nil {
+			s.t.Fatal(err)
+		}
 	}
-	testbed.KillAtEnd(s.t, p)
-	client, err := fakecsi.NewControlClient(control)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(client.Close)
-	return p, client
+	return d
 }
 
 // shortLeases are flags for leases that a test can wait for.
@@ -175,12 +165,9 @@ func countAttached(all []*storagev1.VolumeAttachment) int {
 	return n
 }
 
-func (s *scene) books(c *fakecsi.ControlClient) fakecsi.Books {
+func (s *scene) books(backend *fakecsi.Backend) fakecsi.Books {
 	s.t.Helper()
-	b, err := c.Books(s.ctx)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	b := backend.Books()
 	if err := b.Check(); err != nil {
 		s.t.Error(err)
 	}
@@ -198,20 +185,23 @@ func (s *scene) checkExit(p *testbed.Process) {
 func TestDriverKilledDuringAttachesComesBackAndAllIsAttached(t *testing.T) {
 	s := newScene(t, "killed-driver")
 	driver, socket := s.entry("d")
-	process, _ := s.startDriver(driver, socket, "--latency", "50ms")
+	served := s.startDriver(driver, socket, fakecsi.AttachLatency(fakecsi.Latency{Base: 50 * time.Millisecond}))
 	hub := s.startHub()
 	attachments := s.attachments(driver, 100)
 	s.create(attachments...)
 	s.waitFor("some attached", attachedAtLeast(10))
-	process.Kill()
-	_, control := s.startDriver(driver, socket)
+	served.Server.Crash()
+	if err := served.Server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	backend := served.Backend
 	s.waitFor("all attached", testbed.AllAttached(100))
-	if got := len(s.books(control).Attached); got != 100 {
+	if got := len(s.books(backend).Attached); got != 100 {
 		t.Errorf("%d volumes attached, want 100", got)
 	}
 	s.delete(attachments...)
 	s.waitFor("none left", testbed.NoneLeft[*storagev1.VolumeAttachment])
-	if got := len(s.books(control).Attached); got != 0 {
+	if got := len(s.books(backend).Attached); got != 0 {
 		t.Errorf("%d volumes attached, want none", got)
 	}
 	s.checkExit(hub)
@@ -220,7 +210,7 @@ func TestDriverKilledDuringAttachesComesBackAndAllIsAttached(t *testing.T) {
 func TestHubKilledDuringAttachesAndDetachesFinishesThemWhenStartedAgain(t *testing.T) {
 	s := newScene(t, "killed-hub")
 	driver, socket := s.entry("d")
-	_, control := s.startDriver(driver, socket, "--latency", "50ms")
+	backend := s.startDriver(driver, socket, fakecsi.AttachLatency(fakecsi.Latency{Base: 50 * time.Millisecond})).Backend
 	hub := s.startHub()
 	attachments := s.attachments(driver, 200)
 	going, staying := attachments[:100], attachments[100:]
@@ -241,7 +231,7 @@ func TestHubKilledDuringAttachesAndDetachesFinishesThemWhenStartedAgain(t *testi
 	hub.Kill()
 	hub = s.startHub()
 	s.waitFor("the second half attached, the first gone", testbed.AllAttached(100))
-	b := s.books(control)
+	b := s.books(backend)
 	if len(b.Attached) != 100 {
 		t.Errorf("%d volumes attached, want 100", len(b.Attached))
 	}
@@ -252,7 +242,7 @@ func TestHubKilledDuringAttachesAndDetachesFinishesThemWhenStartedAgain(t *testi
 	}
 	s.delete(staying...)
 	s.waitFor("none left", testbed.NoneLeft[*storagev1.VolumeAttachment])
-	if got := len(s.books(control).Attached); got != 0 {
+	if got := len(s.books(backend).Attached); got != 0 {
 		t.Errorf("%d volumes attached, want none", got)
 	}
 	s.checkExit(hub)
@@ -261,25 +251,25 @@ func TestHubKilledDuringAttachesAndDetachesFinishesThemWhenStartedAgain(t *testi
 func TestSIGTERMLetsCallsInFlightEndAndStartsNoOther(t *testing.T) {
 	s := newScene(t, "sigterm")
 	driver, socket := s.entry("d")
-	_, control := s.startDriver(driver, socket, "--hang")
+	backend := s.startDriver(driver, socket, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}}).Backend
 	hub := s.startHub("--shutdown-grace", "1m")
 	s.create(s.attachments(driver, 40)...)
 	inFlight := 10 // half of the default workers
-	if err := control.Wait(s.ctx, func(b fakecsi.Books) bool { return b.AttachInFlight.Now == inFlight }); err != nil {
+	if err := backend.Wait(s.ctx, func(b fakecsi.Books) bool { return b.AttachInFlight.Now == inFlight }); err != nil {
 		t.Fatal(err)
 	}
 	if err := hub.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	logged(s, hub, "Stopping, waiting for calls in flight")
-	if err := control.Set(s.ctx, fakecsi.Knobs{ReleaseAll: true}); err != nil {
+	if err := backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
 		t.Fatal(err)
 	}
 	if err := hub.Wait(s.ctx); err != nil {
 		t.Errorf("the hub ended with %v, want exit code 0", err)
 	}
 	s.waitFor("those in flight attached", attachedAtLeast(inFlight))
-	b := s.books(control)
+	b := s.books(backend)
 	if got := b.Methods[fakecsi.ControllerPublishVolume].Begun; got != inFlight || len(b.Attached) != inFlight {
 		t.Errorf("%d publishes and %d volumes attached, want %d: those that were in flight", got, len(b.Attached), inFlight)
 	}

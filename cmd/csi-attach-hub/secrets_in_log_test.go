@@ -26,9 +26,9 @@ func TestLogAtEveryVerbosityHasNoSecretOrPublishContext(t *testing.T) {
 	observed, observedSocket := s.prefix+"-observed", filepath.Join(s.dir, "observed")
 	fmt.Fprintf(&s.config, "  - {name: %s, endpoint: \"unix://%s\", mode: observe}\n", observed, observedSocket)
 	s.startDriver(observed, observedSocket)
-	_, control := s.startDriver(driver, socket)
+	backend := s.startDriver(driver, socket).Backend
 	secret, context := rand.Text(), rand.Text()
-	if err := control.Set(s.ctx, fakecsi.Knobs{PublishContext: map[string]string{"chapPassword": context}}); err != nil {
+	if err := backend.Set(fakecsi.Knobs{PublishContext: map[string]string{"chapPassword": context}}); err != nil {
 		t.Fatal(err)
 	}
 	ref := &corev1.SecretReference{Namespace: metav1.NamespaceDefault, Name: s.prefix}

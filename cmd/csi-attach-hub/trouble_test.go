@@ -35,9 +35,9 @@ func (s *scene) asked(words string, args ...string) (out string, code int) {
 func TestStatusAndVolumesOfARunningHubNameTheVolumesInTrouble(t *testing.T) {
 	s := newScene(t, "trouble")
 	good, socket := s.entry("good")
-	_, control := s.startDriver(good, socket)
+	backend := s.startDriver(good, socket).Backend
 	away, _ := s.entry("away")
-	if err := control.Set(s.ctx, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Volume: "trouble-full", Code: codes.PermissionDenied, Message: "\x1b[31mno room"}}}); err != nil {
+	if err := backend.Set(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Volume: "trouble-full", Code: codes.PermissionDenied, Message: "\x1b[31mno room"}}}); err != nil {
 		t.Fatal(err)
 	}
 	s.create(testbed.CSINode{Node: "trouble-node", Drivers: map[string]string{good: "id-1", away: "id-2"}})

@@ -11,10 +11,10 @@ import (
 
 // audit returns what is wrong in the books of a driver with so many volumes, each
 // attached once and detached once.
-func audit(r behaviour, volumes int, b fakecsi.Books) []string {
-	var wrong []string
+func audit(r behaviour, volumes int, b fakecsi.Books) []error {
+	var wrong []error
 	note := func(format string, args ...any) {
-		wrong = append(wrong, r.short+": "+fmt.Sprintf(format, args...))
+		wrong = append(wrong, fmt.Errorf(r.short+": "+format, args...))
 	}
 	if b.ViolationCount > 0 {
 		note("%d violations, the first one: %+v", b.ViolationCount, b.Violations[0])

@@ -17,17 +17,20 @@ type behaviour struct {
 	latency  time.Duration // of each publish and unpublish
 	failures int           // of the first publishes, and unpublishes, of each volume
 	hangs    bool          // publishes wait for a release
-	timeout  time.Duration // in drivers.yaml; 0: that of the defaults
+	settings string        // in drivers.yaml. The mode is there for users to edit
 }
 
 // behaviours are the drivers of every scene.
 var behaviours = []behaviour{
-	{short: "fast", does: "answers at once"},
-	{short: "slow", does: "takes 2s for each call", latency: 2 * time.Second},
-	{short: "flaky", does: "answers Unavailable twice for each volume, then works", failures: 2},
+	{short: "fast", does: "answers at once", settings: "mode: active"},
+	{short: "slow", does: "takes 2s for each call", latency: 2 * time.Second, settings: "mode: active"},
+	{short: "flaky", does: "answers Unavailable twice for each volume, then works", failures: 2, settings: "mode: active"},
 	// Its calls must not be cut off: then they would be made again.
-	{short: "hanging", does: "answers no publish until it is let go", hangs: true, timeout: time.Hour},
+	{short: "hanging", does: "answers no publish until it is released", hangs: true, settings: "mode: active, timeout: 1h"},
 }
+
+// attachMethods are the two methods that attach and detach.
+var attachMethods = []fakecsi.Method{fakecsi.ControllerPublishVolume, fakecsi.ControllerUnpublishVolume}
 
 // driver is the CSI name.
 func (b behaviour) driver() string { return b.short + ".demo.csi.example.com" }
@@ -49,21 +52,17 @@ func (b behaviour) knobs(volumes []string) fakecsi.Knobs {
 	return k
 }
 
-// configDefaults returns the defaults in drivers.yaml. With stuckAfter 0 that setting is the hub's own.
+// configDefaults returns the defaults in drivers.yaml.
 func configDefaults(stuckAfter time.Duration) string {
-	stuck := ""
-	if stuckAfter > 0 {
-		stuck = fmt.Sprintf("stuckAfter: %v, ", stuckAfter)
-	}
-	return "{timeout: 1m, " + stuck + "retry: {initial: 500ms, max: 5s}}"
+	return fmt.Sprintf("{timeout: 1m, stuckAfter: %v, retry: {initial: 500ms, max: 5s}}", stuckAfter)
 }
 
-// settings returns the settings of one driver of a scene in drivers.yaml. The mode is there for users to edit.
+// settings returns the settings of one driver of a scene in drivers.yaml.
 func settings(d *testbed.Driver) string {
-	for _, r := range behaviours {
-		if r.driver() == d.Name && r.timeout > 0 {
-			return fmt.Sprintf("mode: active, timeout: %v", r.timeout)
+	for _, b := range behaviours {
+		if b.driver() == d.Name {
+			return b.settings
 		}
 	}
-	return "mode: active"
+	return ""
 }

@@ -2,31 +2,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/torture"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
-
-// chaosOptions are the flags of the chaos command.
-type chaosOptions struct {
-	run     torture.Options
-	race    bool
-	json    bool
-	keep    bool
-	timeout time.Duration
-}
 
 // newChaosCommand breaks everything around hubs and checks that they lose nothing.
 func newChaosCommand() *cobra.Command {
-	var o chaosOptions
+	var o torture.Options
 	cmd := &cobra.Command{
 		Use:   "chaos",
 		Short: "Break everything around hubs at random, and check that nothing is lost",
@@ -42,61 +28,47 @@ everything held. Otherwise the seed, what happened to the volume and where the l
 is printed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runChaos(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			if o.Seed == 0 {
+				o.Seed = rand.Uint64()
+			}
+			return inFolder(cmd, &o, runChaos)
 		},
 	}
 	s := cmd.Flags()
-	s.Uint64Var(&o.run.Seed, "seed", 0, "seed of the plan of faults; 0 draws one")
-	s.IntVar(&o.run.Faults, "faults", 1000, "least number of faults")
-	s.IntVar(&o.run.Drivers, "drivers", 4, "number of drivers, with eight pods each")
-	s.StringVar(&o.run.Hub, "hub", "", "binary of csi-attach-hub; without it, it is built")
-	s.StringVar(&o.run.History, "history", "", "file that gets each call, each write and each change of a storage, one a line; without it, it is in the folder with the logs")
-	s.BoolVar(&o.race, "race", false, "build the hub with the race detector")
-	s.BoolVar(&o.json, "json", false, "print the report as JSON; progress goes to stderr")
-	s.BoolVar(&o.keep, "keep-logs", false, "keep the folder with the logs even if everything held")
-	s.DurationVar(&o.run.QuietWithin, "quiet-within", 90*time.Second, "time limit after each stretch of faults until every volume is where it was asked for")
-	s.DurationVar(&o.timeout, "timeout", 30*time.Minute, "time limit of the run, without the builds")
+	hubFlag(cmd, &o.Hub)
+	s.Uint64Var(&o.Seed, "seed", 0, "seed of the plan of faults; 0 draws one")
+	s.IntVar(&o.Faults, "faults", 1000, "least number of faults")
+	s.StringVar(&o.History, "history", "", "file that gets each call, each write and each change of a storage, one a line; without it, it is in the folder with the logs")
 	return cmd
 }
 
-// runChaos makes one run. Its error says that something did not hold.
-func runChaos(ctx context.Context, o chaosOptions, out, progress io.Writer) error {
-	if o.run.Seed == 0 {
-		o.run.Seed = rand.Uint64()
-	}
-	if !o.json {
-		progress = out
-	}
-	o.run.Out = progress
-	folder, err := newFolder(progress)
+// inFolder runs chaos or soak with a folder, which stays if it fails.
+func inFolder(cmd *cobra.Command, o *torture.Options, run func(context.Context, *torture.Options) error) error {
+	dir, err := newFolder()
 	if err != nil {
 		return err
 	}
-	o.run.Dir = folder.dir
-	if o.run.Hub, err = folder.hub(ctx, o.run.Hub, testbed.BuildOptions{Race: o.race}); err != nil {
-		return err
+	o.Dir, o.Out = dir, cmd.OutOrStdout()
+	err = run(cmd.Context(), o)
+	if closed := closeFolder(dir, err != nil, o.Out); err == nil {
+		err = closed
 	}
-	fmt.Fprintf(progress, "Seed %d, %d faults.\n", o.run.Seed, o.run.Faults)
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done %v after the start (--timeout)", o.timeout))
-	defer cancel()
-	report, err := torture.Chaos(ctx, o.run)
-	return errors.Join(showChaos(report, err, o.json, out), folder.close(o.keep || err != nil || !report.Held()))
+	return err
 }
 
-// showChaos prints a report. Its error says that something did not hold.
-func showChaos(report *torture.Report, err error, asJSON bool, out io.Writer) error {
+// runChaos makes one run. Its error says that something did not hold.
+func runChaos(ctx context.Context, o *torture.Options) error {
+	fmt.Fprintf(o.Out, "Seed %d, %d faults.\n", o.Seed, o.Faults)
+	report, err := torture.Chaos(ctx, *o)
 	if report == nil {
 		return err
 	}
-	if asJSON {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(report); err != nil {
-			return fmt.Errorf("print report: %w", err)
-		}
-	} else {
-		fmt.Fprint(out, report)
-	}
+	fmt.Fprint(o.Out, report)
+	return judgeChaos(report, err)
+}
+
+// judgeChaos returns the error of a run, with the command that repeats it; nil: everything held.
+func judgeChaos(report *torture.Report, err error) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("chaos stopped early; run it again with: %s: %w", report.Command(), err)

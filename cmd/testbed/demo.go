@@ -1,22 +1,30 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
+	"strings"
 	"sync"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/statistics"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // newDemoCommand runs a scene from its set-up to its end.
 func newDemoCommand() *cobra.Command {
+	var o sceneOptions
 	var keep bool
 	cmd := newSceneCommand(&cobra.Command{
 		Use:   "demo",
@@ -28,210 +36,189 @@ One driver is fast, one slow, one fails at first, and one hangs until the volume
 of all others are attached. At the end the books of the drivers are checked: exit
 code 0 means that everything held, 1 that it did not, or that it was stopped before
 its end. With --keep everything goes on running at the end, until Enter or Ctrl-C.`,
-	}, "time limit of the demo, without the builds and --keep", func(ctx context.Context, o sceneOptions) error {
+	}, &o, func(ctx context.Context, o sceneOptions) error {
 		if keep {
-			o.enter = os.Stdin
+			o.keep = os.Stdin
 		}
 		return runDemo(ctx, o)
 	})
-	cmd.Flags().BoolVar(&keep, "keep", false, "keep everything running at the end until Enter; if stdin is no terminal, until its end or Ctrl-C")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep everything running at the end until Enter or Ctrl-C")
 	return cmd
 }
 
-// runDemo runs a scene and blocks until everything has been stopped. Its error says
-// what did not hold, or that ctx ended first.
+// demo is a scene that plays by itself.
+type demo struct {
+	*scene
+	began time.Time
+
+	mu   sync.Mutex // guards all below and serializes what is printed
+	made map[types.UID]time.Time
+	took map[string][]time.Duration // from the creation of a VolumeAttachment until it was attached, as a watcher saw it, by driver
+}
+
+// runDemo runs a scene and blocks until everything has been stopped. Its error says what did not hold, or that ctx ended first.
 func runDemo(ctx context.Context, o sceneOptions) error {
 	s, err := newScene(ctx, o)
 	if err != nil {
 		return err
 	}
-	d := &demo{scene: s, counters: newCounters(s.workload.drivers)}
-	s.onAttachment = func(was, now *storagev1.VolumeAttachment) { d.counters.observe(time.Now(), was, now) }
-	d.display = newDisplay(o.out, d.counters.rows)
-	if err = d.run(ctx); err == nil && ctx.Err() == nil && o.enter != nil {
-		return d.keep(ctx)
+	d := &demo{scene: s, began: time.Now(), made: map[types.UID]time.Time{}, took: map[string][]time.Duration{}}
+	s.onAttachment = d.observe
+	switch err = d.run(ctx); {
+	case ctx.Err() != nil:
+		return errors.Join(errors.New("demo: stopped before its end"), s.end(ctx, nil))
+	case err != nil && s.hub != nil:
+		err = fmt.Errorf("demo: this did not hold:\n%w\nthe last lines of the hub's log:\n%s", err, s.hub.LastLines(20))
+	case err == nil && o.keep != nil:
+		d.say("Everything still runs. The hub's status page: %s/\nPress Enter to stop everything.", s.hub.URL)
+		err = testbed.WhileRunning(ctx, s.processes(), func(ctx context.Context) error { return waitForLine(ctx, o.keep) })
+	case err == nil:
+		d.say("The hub's status page ended with the demo. To keep it: make demo KEEP=1, or make sandbox, which prints commands to try.")
 	}
-	stopped := d.stop(context.WithoutCancel(ctx))
-	if ctx.Err() != nil {
-		return errors.Join(errors.New("demo: stopped before its end"), stopped, d.close(stopped != nil))
-	}
-	if err = errors.Join(err, stopped); err != nil {
-		err = d.explain(err)
-		return errors.Join(err, d.close(true))
-	}
-	fmt.Fprint(o.out, d.report)
-	fmt.Fprintf(o.out, pageEnded, d.report.page)
-	return d.close(false)
+	return s.end(ctx, err)
 }
 
-// pageEnded follows the report of a demo that has stopped everything.
-const pageEnded = `
-The hub's status page was %s and ended with the demo. To keep it: make demo KEEP=1,
-or make sandbox, which prints commands to try.
-`
-
-// keep prints the report, waits until the user has seen enough, and stops everything.
-func (d *demo) keep(ctx context.Context) error {
-	how := "Press Enter to stop everything."
-	if !isTerminal(d.opts.enter) {
-		how = "Everything stops at the end of stdin, or with Ctrl-C."
+// waitForLine blocks until a line is typed, or ctx ends. A read goes on in the background then, since nothing can interrupt it.
+func waitForLine(ctx context.Context, in io.Reader) error {
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = bufio.NewReader(in).ReadString('\n') // an error is the end too
+	}()
+	select {
+	case <-read:
+	case <-ctx.Done():
 	}
-	fmt.Fprintf(d.opts.out, "%s\nEverything still runs. The hub's status page: %s\n%s\n", d.report, d.report.page, how)
-	err := testbed.WhileRunning(ctx, d.Processes(), func(ctx context.Context) error {
-		waitForEnter(ctx, d.opts.enter)
-		return nil
-	})
-	err = errors.Join(err, d.stop(context.WithoutCancel(ctx)))
-	return errors.Join(err, d.close(err != nil))
+	return nil
 }
 
-// demo is a scene that runs by itself.
-type demo struct {
-	*scene
-	counters *counters
-	display  *display
-	report   report
-}
-
-// explain adds the end of the hub's log to an error.
-func (d *demo) explain(err error) error {
-	err = fmt.Errorf("demo: this did not hold:\n%w", err)
-	if d.hub == nil {
-		return err
-	}
-	return fmt.Errorf("%w\nthe last lines of the hub's log:\n%s", err, d.hub.LastLines(20))
-}
-
-// run sets the scene, plays it and checks the books, while the display runs.
+// run sets the scene, plays it and checks the books.
 func (d *demo) run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, d.opts.timeout, fmt.Errorf("not done %v after the start (--timeout)", d.opts.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, d.opts.timeout, fmt.Errorf("not done %v after the start", d.opts.timeout))
 	defer cancel()
-	var shown sync.WaitGroup
-	// The last things to show come after ctx has ended.
-	showing, hide := context.WithCancel(context.WithoutCancel(ctx))
-	shown.Go(func() { d.display.run(showing) })
-	defer shown.Wait()
-	defer hide()
-
-	d.display.phase("Set-up: a control plane, %d drivers, a hub; %d nodes, %d bound claims.", len(behaviours), d.opts.nodes, d.opts.pods)
-	began := time.Now()
+	d.say("Set-up: a control plane, %d drivers, a hub; %d nodes, %d bound claims.", len(behaviours), d.opts.nodes, d.opts.pods)
 	if err := d.start(ctx); err != nil {
 		return err
 	}
-	d.report.setUp, d.report.page = time.Since(began), d.hub.URL+"/"
-	d.display.say("The hub's status page: %s", d.report.page)
-	return testbed.WhileRunning(ctx, d.Processes(), d.play)
+	for _, b := range behaviours {
+		d.say("  %-7s  %s", b.short, b.does)
+	}
+	d.say("The hub's status page: %s/", d.hub.URL)
+	return testbed.WhileRunning(ctx, d.processes(), d.play)
 }
 
 // play attaches and detaches, and checks the books.
 func (d *demo) play(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	defer watching.Wait()
+	var showing sync.WaitGroup
+	defer showing.Wait()
 	defer end()
-	for _, p := range d.running {
-		watching.Go(func() { d.watchCalls(ctx, p) })
-	}
-	for _, act := range []func(context.Context) error{d.attachOthers, d.attachRest, d.detach, d.check} {
-		if err := act(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+	showing.Go(func() { d.show(ctx) })
+	hanging := d.driver("hanging")
 
-// watchCalls gives the counters the publishes in flight of a driver, until ctx ends.
-func (d *demo) watchCalls(ctx context.Context, p sceneDriver) {
-	_ = p.Backend.Wait(ctx, func(b fakecsi.Books) bool {
-		d.counters.inFlight(p.driver(), b.Methods[fakecsi.ControllerPublishVolume].InFlight.Now)
-		return false
-	})
-}
-
-// attachOthers makes the Pods and blocks until all volumes are attached but those of
-// the driver that hangs.
-func (d *demo) attachOthers(ctx context.Context) error {
-	hanging := d.sceneDriver("hanging")
-	stuck := len(d.workload.of(hanging.driver()))
-	d.display.phase("Phase 1: attach. %d Pods are made; one driver of %d hangs.", d.opts.pods, len(behaviours))
-	d.report.began = time.Now()
-	d.counters.expect(d.workload.counts())
+	d.say("Phase 1: attach. %d Pods are made; one driver of %d hangs.", d.opts.pods, len(behaviours))
 	if err := d.Cluster.Create(ctx, d.workload.pods()...); err != nil {
 		return err
 	}
-	if err := d.Attachments.WaitFor(ctx, "the volumes of all drivers but the hanging one to be attached", d.workload.attachedBut(hanging.driver())); err != nil {
+	if err := d.Attachments.WaitFor(ctx, "the volumes of all drivers but the hanging one to be attached", d.workload.attachedBut(hanging.Name)); err != nil {
 		return err
 	}
-	d.report.others = time.Since(d.report.began)
-	if err := hanging.waitFor(ctx, "a call that hangs", func(b fakecsi.Books) bool { return b.AttachInFlight.Now > 0 }); err != nil {
+	if err := hanging.Backend.Wait(ctx, func(b fakecsi.Books) bool { return b.AttachInFlight.Now > 0 }); err != nil {
 		return err
 	}
-	t := d.counters.times(func(driver string) bool { return driver != hanging.driver() })
-	d.display.say("hanging has %d waiting; the other %d are attached, p50 %s, p99 %s.",
-		stuck, d.opts.pods-stuck, t.show(t.P50), t.show(t.P99))
-	return nil
-}
-
-// attachRest releases the hanging driver and blocks until the nodes list all volumes.
-func (d *demo) attachRest(ctx context.Context) error {
-	d.display.phase("Phase 1: attach. The driver that hangs is let go.")
-	if err := d.sceneDriver("hanging").Backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
+	d.say("The volumes of the other drivers are attached, while hanging has not answered. It is released now.")
+	if err := hanging.Backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
 		return err
 	}
 	if err := d.Attachments.WaitFor(ctx, "all volumes to be attached", testbed.AllAttached(d.opts.pods)); err != nil {
 		return err
 	}
-	d.display.phase("Phase 1: attach. All are attached; the attach-detach controller tells the nodes.")
-	nodes, err := testbed.WatchNodes(ctx, d.Plane.Clientset(), nil)
-	if err != nil {
-		return err
-	}
-	defer nodes.Close()
-	if err := nodes.WaitFor(ctx, "status.volumesAttached of every node to name every volume that its Pods use", d.workload.onNodes); err != nil {
-		return err
-	}
-	d.report.attach = time.Since(d.report.began)
-	d.display.say("Every node names every volume that its Pods use.")
-	return nil
-}
 
-// detach deletes the Pods and blocks until nothing is attached anywhere.
-func (d *demo) detach(ctx context.Context) error {
-	d.display.phase("Phase 2: detach. The Pods are deleted.")
-	began := time.Now()
-	d.counters.expect(nil)
+	d.say("Phase 2: detach. All volumes are attached; the Pods are deleted.")
 	if err := d.Cluster.Delete(ctx, d.workload.pods()...); err != nil {
 		return err
 	}
 	if err := d.Attachments.WaitFor(ctx, "every VolumeAttachment to be gone", testbed.NoneLeft[*storagev1.VolumeAttachment]); err != nil {
 		return err
 	}
-	for _, p := range d.running {
-		if err := p.waitFor(ctx, "an empty storage", func(b fakecsi.Books) bool { return len(b.Attached) == 0 }); err != nil {
-			return err
-		}
-	}
-	d.report.detach = time.Since(began)
-	d.display.say("Every VolumeAttachment is gone, and every storage is empty.")
-	return nil
+	return d.check()
 }
 
-// check audits the books of the drivers.
-func (d *demo) check(context.Context) error {
-	d.display.phase("The books are checked.")
-	var wrong []error
-	for i, r := range d.counters.rows() {
-		p := d.running[i]
-		books := p.Backend.Books()
-		volumes := len(d.workload.of(p.driver()))
-		for _, w := range audit(p.behaviour, volumes, books) {
-			wrong = append(wrong, errors.New(w))
+// say prints a line.
+func (d *demo) say(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	fmt.Fprintf(d.opts.out, format+"\n", args...)
+}
+
+// show prints each second how many volumes of each driver are attached, if that has changed, until ctx ends.
+func (d *demo) show(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for last := ""; ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
 		}
-		d.report.drivers = append(d.report.drivers, driverReport{
-			row: r, volumes: volumes,
-			publishes:   books.Methods[fakecsi.ControllerPublishVolume].Begun,
-			unpublishes: books.Methods[fakecsi.ControllerUnpublishVolume].Begun,
-		})
+		if line := d.progress(); line != last {
+			d.say("  %3.0fs%s", time.Since(d.began).Seconds(), line)
+			last = line
+		}
 	}
-	return errors.Join(wrong...)
+}
+
+// progress returns how many volumes of each driver are attached, and how many fail.
+func (d *demo) progress() string {
+	var line strings.Builder
+	now := statesOf(d.Attachments.List())
+	for _, b := range behaviours {
+		s := now[b.driver()]
+		fmt.Fprintf(&line, "   %s: %2d of %d attached", b.short, s.attached, len(d.workload.of(b.driver())))
+		if s.failing > 0 {
+			fmt.Fprintf(&line, ", %d failing", s.failing)
+		}
+	}
+	return line.String()
+}
+
+// observe notes how long a VolumeAttachment took to be attached.
+func (d *demo) observe(_, now *storagev1.VolumeAttachment) {
+	if now == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	made, known := d.made[now.UID]
+	switch {
+	case !known:
+		d.made[now.UID] = time.Now()
+	case now.Status.Attached && !made.IsZero():
+		d.took[now.Spec.Attacher] = append(d.took[now.Spec.Attacher], time.Since(made))
+		d.made[now.UID] = time.Time{}
+	}
+}
+
+// check audits the books of the drivers, and prints a table of what they count.
+func (d *demo) check() error {
+	var wrong []error
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "driver\tvolumes\tpublishes\tunpublishes\tp50\tp99\t")
+	d.mu.Lock()
+	for i, b := range behaviours {
+		books, volumes, took := d.Drivers[i].Backend.Books(), len(d.workload.of(b.driver())), d.took[b.driver()]
+		wrong = append(wrong, audit(b, volumes, books)...)
+		slices.Sort(took)
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%v\t%v\t\n", b.short, volumes, books.Methods[attachMethods[0]].Begun, books.Methods[attachMethods[1]].Begun,
+			statistics.Percentile(took, 50).Round(time.Millisecond), statistics.Percentile(took, 99).Round(time.Millisecond))
+	}
+	d.mu.Unlock()
+	if err := errors.Join(wrong...); err != nil {
+		return err
+	}
+	_ = table.Flush() // a strings.Builder gives no error
+	d.say("Every VolumeAttachment is gone, and every storage is empty.\n\nEverything held.\n\n%s", text.String())
+	d.say("publishes, unpublishes: calls, each counted in the driver's own books; p50, p99: from the creation of a\nVolumeAttachment until it was attached.\n")
+	return nil
 }

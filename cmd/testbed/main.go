@@ -41,6 +41,11 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newDriverCommand(), newDemoCommand(), newSandboxCommand(), newChaosCommand(), newSoakCommand())
+	root.AddCommand(newDemoCommand(), newSandboxCommand(), newChaosCommand(), newSoakCommand())
 	return root
+}
+
+// hubFlag adds the flag that names the hub's binary.
+func hubFlag(cmd *cobra.Command, hub *string) {
+	cmd.Flags().StringVar(hub, "hub", "bin/csi-attach-hub", "binary of csi-attach-hub")
 }

@@ -1,85 +1,101 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/spf13/cobra"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
-// callGrace is how long calls may take to end after the hub's SIGTERM.
-const callGrace = 3 * time.Second
-
 // hubOptions are those of every hub of a scene.
-var hubOptions = testbed.HubOptions{ShutdownGrace: callGrace, Verbosity: 2}
+var hubOptions = testbed.HubOptions{ShutdownGrace: 3 * time.Second, Verbosity: 2}
 
-// scene is a world with a driver of each behaviour, bound claims and a hub. Its folder has all its
-// files.
+// sceneOptions say how large a scene is and what it runs.
+type sceneOptions struct {
+	pods       int           // each with a volume of its own, spread over the drivers
+	nodes      int           // number of nodes
+	timeout    time.Duration // of the set-up, and of a demo until its end
+	hub        string        // binary of cmd/csi-attach-hub
+	stuckAfter time.Duration // in drivers.yaml; 0 means 30s: nobody waits for the hub's default, which is long
+	keep       io.Reader     // a demo goes on at its end until a line is typed here; nil: it stops
+	out        io.Writer
+}
+
+// newSceneCommand adds to a command what runs it, and the flag that names the hub.
+func newSceneCommand(cmd *cobra.Command, o *sceneOptions, run func(context.Context, sceneOptions) error) *cobra.Command {
+	o.pods, o.nodes, o.timeout = 40, 4, 5*time.Minute
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.out = cmd.OutOrStdout()
+		return run(cmd.Context(), *o)
+	}
+	hubFlag(cmd, &o.hub)
+	return cmd
+}
+
+// scene is a world with a driver of each behaviour, bound claims and a hub. Its folder has all its files.
 type scene struct {
 	*testbed.World // nil before start
-	folder         folder
+	folder         string
 	opts           sceneOptions
 	workload       workload
 	planeBinary    string
-	running        []sceneDriver
 	onAttachment   func(was, now *storagev1.VolumeAttachment) // may be nil
+	manager        *testbed.Process                           // nil before start
 	hub            *testbed.Hub                               // nil before start
 }
 
-// sceneDriver is a running driver and its behaviour.
-type sceneDriver struct {
-	behaviour
-	*testbed.Driver
-}
-
-// newScene makes the folder and builds what is missing, which may take minutes.
-// It starts nothing; the caller must call close.
-func newScene(ctx context.Context, o sceneOptions) (*scene, error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	s := &scene{opts: o, workload: newWorkload(behaviours, o.pods, o.nodes)}
-	var err error
+// newScene makes the folder and builds the control plane if it is missing, which may take minutes. It starts
+// nothing; the caller must call end.
+func newScene(ctx context.Context, o sceneOptions) (s *scene, err error) {
+	s = &scene{opts: o, workload: newWorkload(o.pods, o.nodes)}
 	if s.planeBinary, err = testbed.ControlPlaneBinary(ctx, o.out); err != nil {
 		return nil, err
 	}
-	if s.folder, err = newFolder(o.out); err != nil {
-		return nil, err
+	if s.opts.hub, err = filepath.Abs(o.hub); err == nil {
+		s.folder, err = newFolder()
 	}
-	s.opts.hub, err = s.folder.hub(ctx, o.hub, testbed.BuildOptions{})
 	return s, err
 }
 
-// start starts everything and makes all objects but the Pods. It blocks until the hub is
-// connected to every driver and leads it. The caller must call stop, also after an error.
+// start starts everything and makes all objects but the Pods. It blocks until the hub is connected to every driver and
+// leads it. The caller must call end, also after an error.
 func (s *scene) start(ctx context.Context) (err error) {
 	o := testbed.WorldOptions{
-		Dir: s.folder.dir, Hub: s.opts.hub, Nodes: s.workload.nodes, OnAttachment: s.onAttachment,
-		ControlPlane: testbed.ControlPlaneOptions{ControllerManager: true, Binary: s.planeBinary},
+		Dir: s.folder, Hub: s.opts.hub, Nodes: s.workload.nodes, OnAttachment: s.onAttachment,
+		ControlPlane: testbed.ControlPlaneOptions{Binary: s.planeBinary},
 	}
-	for _, r := range behaviours {
-		o.Drivers = append(o.Drivers, fakecsi.Options{Name: r.driver()})
+	for _, b := range behaviours {
+		o.Drivers = append(o.Drivers, fakecsi.Options{Name: b.driver()})
 	}
 	if s.World, err = testbed.StartWorld(ctx, o); err != nil {
 		return err
 	}
-	for i, r := range behaviours {
-		s.running = append(s.running, sceneDriver{r, s.Drivers[i]})
-		if err := s.Drivers[i].Backend.Set(r.knobs(s.workload.of(r.driver()))); err != nil {
-			return fmt.Errorf("prepare driver %s: %w", r.short, err)
+	for i, b := range behaviours {
+		if err := s.Drivers[i].Backend.Set(b.knobs(s.workload.of(b.driver()))); err != nil {
+			return err
 		}
 	}
-	if err := s.WriteConfig(s.Drivers, configDefaults(s.opts.stuckAfter), settings); err != nil {
+	if err := s.WriteConfig(s.Drivers, configDefaults(cmp.Or(s.opts.stuckAfter, 30*time.Second)), settings); err != nil {
 		return err
 	}
 	if s.hub, err = s.StartHub(ctx, hubOptions); err != nil {
 		return err
 	}
-	return testbed.WhileRunning(ctx, s.Processes(), func(ctx context.Context) error {
+	if s.manager, err = s.Plane.StartControllerManager(ctx, filepath.Join(s.Dir, "kube-controller-manager.log"), testbed.QuickManager...); err != nil {
+		return err
+	}
+	return testbed.WhileRunning(ctx, s.processes(), func(ctx context.Context) error {
 		if err := s.makeClaims(ctx, s.workload); err != nil {
 			return err
 		}
@@ -87,35 +103,50 @@ func (s *scene) start(ctx context.Context) (err error) {
 	})
 }
 
-// sceneDriver returns the driver of that short name.
-func (s *scene) sceneDriver(short string) sceneDriver {
-	for _, p := range s.running {
-		if p.short == short {
-			return p
+// processes are those whose end is an error.
+func (s *scene) processes() []*testbed.Process { return append(s.Processes(), s.manager) }
+
+// makeClaims makes the volumes of a workload, each bound to a claim of its name.
+func (s *scene) makeClaims(ctx context.Context, w workload) error {
+	return testbed.Each(ctx, 16, w.volumes, func(ctx context.Context, v volume) error {
+		pv := testbed.PersistentVolume{Name: v.name, Driver: v.driver, Claim: v.name}
+		if err := s.Cluster.Create(ctx, pv); err != nil {
+			return err
+		}
+		return s.Cluster.BindClaim(ctx, testbed.PersistentVolumeClaim{Name: v.name, PersistentVolume: v.name})
+	})
+}
+
+// driver returns the driver of a short name; nil: there is none.
+func (s *scene) driver(short string) *testbed.Driver {
+	for i, b := range behaviours {
+		if b.short == short {
+			return s.Drivers[i]
 		}
 	}
-	panic("no driver is called " + short)
+	return nil
 }
 
-// waitFor blocks until holds is true of the driver's books.
-func (p sceneDriver) waitFor(ctx context.Context, what string, holds func(fakecsi.Books) bool) error {
-	err := p.Backend.Wait(ctx, holds)
-	if err == nil {
+// end stops all that runs and removes the folder, or says where it is if err is not nil. It returns err and its own errors.
+func (s *scene) end(ctx context.Context, err error) error {
+	ctx = context.WithoutCancel(ctx)
+	if s.manager != nil {
+		s.manager.Kill()
+	}
+	if s.World != nil {
+		err = errors.Join(err, s.Stop(ctx))
+	}
+	return errors.Join(err, closeFolder(s.folder, err != nil, s.opts.out))
+}
+
+// newFolder makes a temporary folder. Its path is short, for sockets.
+func newFolder() (string, error) { return os.MkdirTemp("", "attach-hub-") }
+
+// closeFolder removes a folder, or says where it is if it is to be kept.
+func closeFolder(dir string, keep bool, out io.Writer) error {
+	if keep {
+		fmt.Fprintln(out, "The logs are kept in", dir)
 		return nil
 	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return fmt.Errorf("wait for %s of driver %s: %w", what, p.short, err)
+	return os.RemoveAll(dir)
 }
-
-// stop stops all that runs, as World.Stop.
-func (s *scene) stop(ctx context.Context) error {
-	if s.World == nil {
-		return nil
-	}
-	return s.Stop(ctx)
-}
-
-// close closes the folder, which stays if that is asked for here or by a flag.
-func (s *scene) close(keep bool) error { return s.folder.close(keep || s.opts.keepLogs) }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -14,52 +13,25 @@ import (
 )
 
 func TestWorkloadIsSpreadOverDriversAndNodes(t *testing.T) {
-	w := newWorkload(behaviours[:2], 5, 2)
-	fast, slow := behaviours[0].driver(), behaviours[1].driver()
-	want := []volume{
-		{"fast-1", fast, "node-1"}, {"slow-1", slow, "node-1"},
-		{"fast-2", fast, "node-2"}, {"slow-2", slow, "node-2"},
-		{"fast-3", fast, "node-1"},
+	var got []string
+	for _, v := range newWorkload(9, 2).volumes {
+		got = append(got, v.name+" of "+v.driver+" on "+v.node)
 	}
-	if diff := cmp.Diff(want, w.volumes, cmp.AllowUnexported(volume{})); diff != "" {
+	want := []string{
+		"fast-1 of fast.demo.csi.example.com on node-1", "slow-1 of slow.demo.csi.example.com on node-1",
+		"flaky-1 of flaky.demo.csi.example.com on node-1", "hanging-1 of hanging.demo.csi.example.com on node-1",
+		"fast-2 of fast.demo.csi.example.com on node-2", "slow-2 of slow.demo.csi.example.com on node-2",
+		"flaky-2 of flaky.demo.csi.example.com on node-2", "hanging-2 of hanging.demo.csi.example.com on node-2",
+		"fast-3 of fast.demo.csi.example.com on node-1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
-	}
-	if diff := cmp.Diff(map[string]int{fast: 3, slow: 2}, w.counts()); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestNodesHaveAllOnlyWhenEachNamesItsOwnVolumes(t *testing.T) {
-	w := newWorkload(behaviours[:1], 2, 2) // fast-1 on node-1, fast-2 on node-2
-	node := func(name string, volumes ...string) *corev1.Node {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		for _, v := range volumes {
-			unique := corev1.UniqueVolumeName("kubernetes.io/csi/fast.demo.csi.example.com^" + v)
-			n.Status.VolumesAttached = append(n.Status.VolumesAttached, corev1.AttachedVolume{Name: unique})
-		}
-		return n
-	}
-	tests := []struct {
-		name  string
-		nodes []*corev1.Node
-		want  bool
-	}{
-		{"all", []*corev1.Node{node("node-1", "fast-1"), node("node-2", "fast-2")}, true},
-		{"and one more", []*corev1.Node{node("node-1", "fast-1", "fast-9"), node("node-2", "fast-2")}, true},
-		{"one missing", []*corev1.Node{node("node-1", "fast-1"), node("node-2")}, false},
-		{"on the wrong nodes", []*corev1.Node{node("node-1", "fast-2"), node("node-2", "fast-1")}, false},
-		{"a node missing", []*corev1.Node{node("node-1", "fast-1", "fast-2")}, false},
-	}
-	for _, tt := range tests {
-		if got := w.onNodes(tt.nodes); got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
-		}
 	}
 }
 
 func TestOthersAreAttachedWhileOneDriverHangs(t *testing.T) {
-	w := newWorkload(behaviours[:2], 4, 1)
-	fast, slow := behaviours[0].driver(), behaviours[1].driver()
+	const fast, slow = "fast.demo.csi.example.com", "slow.demo.csi.example.com"
+	w := workload{volumes: []volume{{name: "fast-1", driver: fast}, {name: "fast-2", driver: fast}, {name: "slow-1", driver: slow}}}
 	va := func(driver string, attached, deleting bool) *storagev1.VolumeAttachment {
 		va := &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{Attacher: driver}, Status: storagev1.VolumeAttachmentStatus{Attached: attached}}
 		if deleting {
@@ -91,7 +63,7 @@ func TestDriversFileOfTheCastIsValid(t *testing.T) {
 	for _, r := range behaviours {
 		w.Drivers = append(w.Drivers, &testbed.Driver{Name: r.driver(), Socket: "/tmp/a b/" + r.short + ".sock"})
 	}
-	if err := w.WriteConfig(w.Drivers, configDefaults(0), settings); err != nil {
+	if err := w.WriteConfig(w.Drivers, configDefaults(time.Minute), settings); err != nil {
 		t.Fatal(err)
 	}
 	configs, err := registry.ParseManifestFile(w.ConfigPath())

@@ -3,6 +3,7 @@ package explain_test
 import (
 	"cmp"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -78,7 +79,13 @@ var toFill = regexp.MustCompile(`\b[A-Z][A-Z_]+\b`)
 
 func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 	controllers := sync.OnceValue(func() *testbed.ControlPlane { // of all rows that need it
-		return testbed.OwnControlPlane(t, testbed.ControlPlaneOptions{PodGC: true})
+		plane := testbed.OwnControlPlane(t, testbed.ControlPlaneOptions{})
+		manager, err := plane.StartControllerManager(t.Context(), filepath.Join(plane.Dir(), "kube-controller-manager.log"), "--controllers=pod-garbage-collector-controller,persistentvolume-binder-controller")
+		if err != nil {
+			t.Fatal(err)
+		}
+		testbed.KillAtEnd(t, manager)
+		return plane
 	})
 	for _, c := range allCures() {
 		t.Run(c.name, func(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // latency is the time that each driver takes for a publish or unpublish.
@@ -67,7 +69,7 @@ func cases() []Case {
 			Targets: []target{atMost(TenantRatio, 1.1), exactly(LeasesLost, 0)},
 		},
 		podsCase("pods", "with default flags"),
-		podsCase("pods-tuned", "with "+strings.Join(managerTuned, " "), managerTuned...),
+		podsCase("pods-tuned", "with "+strings.Join(testbed.QuickManager, " "), testbed.QuickManager...),
 		{
 			// Memory is that of hub and proxies together, beside ten csi-attachers.
 			Name: "proxies", About: "10 drivers behind 10 proxies, 50 volumes each, all at once; 2,500 PersistentVolumes",

@@ -2,22 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/statistics"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
-
-// managerTuned are flags of kube-controller-manager that lift the limits of its client.
-var managerTuned = []string{"--kube-api-qps=1000", "--kube-api-burst=1000"}
 
 // podsCase measures the way from a Pod to node.status.volumesAttached. flags are those of kube-controller-manager.
 func podsCase(name, with string, flags ...string) Case {
@@ -29,24 +21,15 @@ func podsCase(name, with string, flags ...string) Case {
 			if err := each(ctx, slices.Concat(s.warmUp, s.volumes), s.bindClaim); err != nil {
 				return err
 			}
-			s.manager, err = s.Plane.StartAttachDetach(ctx, testbed.AttachDetachOptions{Args: flags, LogPath: s.file("kube-controller-manager.log")})
+			s.manager, err = s.Plane.StartControllerManager(ctx, s.file("kube-controller-manager.log"), flags...)
 			return err
 		},
 	}
 }
 
-// bindClaim makes the claim of the volume and binds them, as the persistentvolume-binder-controller does.
+// bindClaim makes the claim of the volume and binds them.
 func (s *stage) bindClaim(ctx context.Context, v volume) error {
-	claims := s.client().CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault)
-	claim, err := claims.Create(ctx, testbed.PersistentVolumeClaim{Name: v.claim(), PersistentVolume: v.name}.Build(), metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	patch := fmt.Appendf(nil, `{"spec":{"claimRef":{"uid":%q}}}`, claim.UID)
-	_, err = s.client().CoreV1().PersistentVolumes().Patch(ctx, v.name, types.MergePatchType, patch, metav1.PatchOptions{})
-	claim.Status.Phase, claim.Status.AccessModes, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.AccessModes, claim.Spec.Resources.Requests
-	_, status := claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{})
-	return errors.Join(err, status)
+	return s.Cluster.BindClaim(ctx, testbed.PersistentVolumeClaim{Name: v.claim(), PersistentVolume: v.name})
 }
 
 // pod returns the Pod of a volume. It is bound to the node of the volume from the beginning: there is no scheduler.

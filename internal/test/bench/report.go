@@ -14,7 +14,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/chart"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/bench/chart"
 )
 
 // report has the results of cases by name.
@@ -183,13 +183,12 @@ var barFigures = []Figure{AttachRate, DetachRate, AttachP99, CPU, PlaneCPU, Resi
 
 // picture has a panel for each of barFigures, with a bar for each competitor of a case in which there are several.
 func (r report) picture() chart.Picture {
-	p := chart.Picture{Title: "csi-attach-hub beside the floor and csi-attacher", Columns: 2,
-		Notes: []string{"Medians of the rounds of each case."}}
+	p := chart.Picture{Title: "csi-attach-hub beside the floor and csi-attacher", Note: "Medians of the rounds of each case."}
 	var about []string
 	for _, f := range barFigures {
 		panel := chart.Panel{Title: string(f)}
 		if f == ResidentPeak {
-			panel.X.Show = func(v float64) string { return chart.Number(v/1e6) + " MB" }
+			panel.Show = func(v float64) string { return chart.Number(v/1e6) + " MB" }
 		}
 		for _, c := range r.measured() {
 			if group, texts := r[c.Name].bars(f); len(group.Bars) > 1 {
@@ -216,7 +215,7 @@ func (r result) bars(f Figure) (group chart.Group, texts []string) {
 		if !measured {
 			continue
 		}
-		bar := chart.Bar{Parts: []chart.Part{{Value: value, Ink: chart.Data + chart.Ink(i)}}, Text: f.text(value)}
+		bar := chart.Bar{Value: value, Ink: chart.Data + chart.Ink(i), Text: f.text(value)}
 		group.Bars, texts = append(group.Bars, bar), append(texts, name+" "+bar.Text)
 	}
 	return group, texts

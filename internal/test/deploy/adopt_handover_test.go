@@ -257,14 +257,12 @@ func (s *handover) called(publishes, unpublishes int, attached ...string) {
 	}
 }
 
-// books returns how often a driver was called since its start, and all of its books.
+// books returns how often a driver was called, and all of its books.
 func (s *handover) books(driver string) (calls, fakecsi.Books) {
 	s.t.Helper()
-	client, err := fakecsi.NewControlClient(s.pod.books(driver))
+	backend, err := s.kubelet.storage(driver)
 	s.must(err)
-	defer client.Close()
-	b, err := client.Books(s.ctx)
-	s.must(err)
+	b := backend.Books()
 	return calls{b.Methods[fakecsi.ControllerPublishVolume].Begun, b.Methods[fakecsi.ControllerUnpublishVolume].Begun}, b
 }
 

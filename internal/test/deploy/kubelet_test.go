@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
@@ -27,11 +29,28 @@ type kubelet struct {
 	client kubernetes.Interface
 	dir    string // readable by every user
 	// Programs that stand for images.
-	hub, proxy, driver, attacher string
+	hub, proxy, attacher string
 	// setpriv starts a program as another user; empty if this process is not root.
 	setpriv string
 	network string // of the Pod IPs: "127.16.4."
 	pods    atomic.Int32
+
+	mu       sync.Mutex
+	storages map[string]*fakecsi.Backend // by driver
+}
+
+// storage returns the storage of a driver, the same for all its Pods.
+func (k *kubelet) storage(driver string) (*fakecsi.Backend, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.storages[driver] != nil {
+		return k.storages[driver], nil
+	}
+	b, err := fakecsi.New(fakecsi.Options{Name: driver})
+	if err == nil {
+		k.storages[driver] = b
+	}
+	return b, err
 }
 
 // newKubelet builds the programs. As root it runs containers as their users, otherwise all as its own, and says so.
@@ -40,12 +59,12 @@ func newKubelet(t *testing.T) *kubelet {
 	if runtime.GOOS != "linux" {
 		t.Skip("a Pod needs a loopback address of its own, as on Linux")
 	}
-	k := &kubelet{plane: testbed.Shared(t), dir: testbed.ShortTempDir(t), network: fmt.Sprintf("127.%d.%d.", 16+os.Getpid()/250%200, os.Getpid()%250)}
+	k := &kubelet{plane: testbed.Shared(t), dir: testbed.ShortTempDir(t), network: fmt.Sprintf("127.%d.%d.", 16+os.Getpid()/250%200, os.Getpid()%250), storages: map[string]*fakecsi.Backend{}}
 	k.client = k.plane.Clientset()
 	if err := os.Chmod(k.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	k.hub, k.proxy, k.driver = k.install(t, "./cmd/csi-attach-hub"), k.install(t, "./cmd/csi-attach-proxy"), k.install(t, "./cmd/testbed")
+	k.hub, k.proxy = k.install(t, "./cmd/csi-attach-hub"), k.install(t, "./cmd/csi-attach-proxy")
 	k.attacher = k.hub // the hub in its place: it takes the same flags and the same Lease
 	if real := os.Getenv("CSI_ATTACHER"); real != "" {
 		k.attacher = real
@@ -100,9 +119,9 @@ type runningPod struct {
 	pod     *corev1.Pod
 	ip      string
 	dir     string
-	folders map[string]string // of volumes, by the name of the volume
-	drivers []standIn
+	folders map[string]string           // of volumes, by the name of the volume
 	running map[string]*testbed.Process // by the name of the container
+	served  []*fakecsi.Server           // of the drivers
 }
 
 // start starts those containers of a Pod that are csi-attacher or of the hub's image, and the stand-ins for drivers.
@@ -110,7 +129,7 @@ type runningPod struct {
 func (k *kubelet) start(ctx context.Context, pod *corev1.Pod, drivers []standIn) (*runningPod, error) {
 	n := k.pods.Add(1)
 	p := &runningPod{kubelet: k, pod: pod, ip: fmt.Sprint(k.network, n), dir: filepath.Join(k.dir, fmt.Sprint("pod", n)),
-		folders: map[string]string{}, drivers: drivers, running: map[string]*testbed.Process{}}
+		folders: map[string]string{}, running: map[string]*testbed.Process{}}
 	if err := os.Mkdir(p.dir, 0o755); err != nil {
 		return p, err
 	}
@@ -135,16 +154,15 @@ func (k *kubelet) start(ctx context.Context, pod *corev1.Pod, drivers []standIn)
 func (p *runningPod) stop(ctx context.Context) error {
 	var last error
 	// The driver last: the others may have calls in flight.
-	for _, drivers := range []bool{false, true} {
-		for name, process := range p.running {
-			if strings.HasPrefix(name, "driver ") == drivers {
-				err := process.Stop(ctx, 30*time.Second)
-				if err != nil && (p.kubelet.attacher == p.kubelet.hub || !strings.Contains(err.Error(), "signal: terminated")) { // csi-attacher itself ends so
-					last = err
-				}
-				delete(p.running, name)
-			}
+	for name, process := range p.running {
+		err := process.Stop(ctx, 30*time.Second)
+		if err != nil && (p.kubelet.attacher == p.kubelet.hub || !strings.Contains(err.Error(), "signal: terminated")) { // csi-attacher itself ends so
+			last = err
 		}
+		delete(p.running, name)
+	}
+	for _, server := range p.served {
+		server.Stop(ctx)
 	}
 	if err := deletePod(ctx, p.kubelet.client, p.pod); err != nil {
 		return err
@@ -156,6 +174,9 @@ func (p *runningPod) stop(ctx context.Context) error {
 func (p *runningPod) kill() {
 	for _, process := range p.running {
 		process.Kill()
+	}
+	for _, server := range p.served {
+		server.Crash()
 	}
 }
 

@@ -14,11 +14,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
-
-// The first port of the books of the drivers in a Pod.
-const booksPort = 7001
 
 // startContainer starts a container of the images of this project or of csi-attacher; others it leaves out.
 func (p *runningPod) startContainer(ctx context.Context, c corev1.Container) error {
@@ -55,7 +53,7 @@ func (p *runningPod) startContainer(ctx context.Context, c corev1.Container) err
 	return p.run(ctx, c, c.Name, testbed.ProcessOptions{Path: program, Args: args, Env: assignments(env)})
 }
 
-// startDriver starts a fake driver in the place of a container. Its storage outlives the Pod.
+// startDriver serves a fake driver in the place of a container, on a socket of the container's user. Its storage outlives the Pod.
 func (p *runningPod) startDriver(ctx context.Context, c corev1.Container, d standIn) error {
 	var withSocket []corev1.VolumeMount // the vendor's other volumes are not there
 	for _, m := range c.VolumeMounts {
@@ -67,22 +65,24 @@ func (p *runningPod) startDriver(ctx context.Context, c corev1.Container, d stan
 	if err := p.mount(ctx, c); err != nil {
 		return err
 	}
-	storage := filepath.Join(p.kubelet.dir, "storage")
-	if err := os.MkdirAll(storage, 0o755); err != nil {
+	u, err := userOf(p.pod.Spec, c)
+	if err != nil {
 		return err
 	}
-	if err := os.Chmod(storage, 0o777); err != nil { // each driver is another user
+	backend, err := p.kubelet.storage(d.driver)
+	if err != nil {
 		return err
 	}
-	args := append([]string{"driver", "--name=" + d.driver, "--control=" + p.books(d.driver), "--state=" + filepath.Join(storage, d.driver)},
-		p.local(c, []string{"--endpoint=unix://" + d.socket})...)
-	return p.run(ctx, c, "driver "+d.driver, testbed.ProcessOptions{Path: p.kubelet.driver, Args: args, ReadyLine: "driver "})
-}
-
-// books returns the address of the books of a driver in the Pod.
-func (p *runningPod) books(driver string) string {
-	i := slices.IndexFunc(p.drivers, func(d standIn) bool { return d.driver == driver })
-	return fmt.Sprintf("%s:%d", p.ip, booksPort+i)
+	endpoint := p.local(c, []string{"unix://" + d.socket})[0]
+	server, err := fakecsi.NewServer(fakecsi.ServerOptions{Backend: backend, Endpoint: endpoint})
+	if err != nil {
+		return err
+	}
+	p.served = append(p.served, server)
+	if err := server.Start(); err != nil || p.kubelet.setpriv == "" {
+		return err
+	}
+	return os.Chown(strings.TrimPrefix(endpoint, "unix://"), int(u.uid), int(u.gid))
 }
 
 func (p *runningPod) run(ctx context.Context, c corev1.Container, name string, o testbed.ProcessOptions) error {

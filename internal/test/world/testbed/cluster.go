@@ -2,10 +2,13 @@ package testbed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -80,4 +83,21 @@ func (c *Cluster) each(ctx context.Context, verb string, objects []Object, act f
 		}
 		return nil
 	})
+}
+
+// BindClaim makes a claim unless it exists, and binds it to its PersistentVolume, as the persistentvolume-binder-controller does.
+func (c *Cluster) BindClaim(ctx context.Context, o PersistentVolumeClaim) error {
+	claims := c.client.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault)
+	claim, err := claims.Create(ctx, o.Build(), metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("bind %s: %w", o, err)
+	}
+	patch := fmt.Appendf(nil, `{"spec":{"claimRef":{"uid":%q}}}`, claim.UID)
+	_, err = c.client.CoreV1().PersistentVolumes().Patch(ctx, o.PersistentVolume, types.MergePatchType, patch, metav1.PatchOptions{})
+	claim.Status.Phase, claim.Status.AccessModes, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.AccessModes, claim.Spec.Resources.Requests
+	_, status := claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{})
+	return errors.Join(err, status)
 }

@@ -25,13 +25,6 @@ type ControlPlaneOptions struct {
 	// gives the same cluster on the same port. Empty: a temporary folder that
 	// Stop removes.
 	Dir string
-	// ControllerManager adds kube-controller-manager with the attach-detach,
-	// PV-binder and protection controllers. Without it PVs and PVCs get no
-	// protection finalizers.
-	ControllerManager bool
-	// PodGC adds kube-controller-manager with the Pod garbage collector too, which deletes the Pods
-	// of nodes that are gone or out of service. It looks every 20 s.
-	PodGC bool
 	// Unlimited turns API Priority and Fairness off and queues or refuses no request, for
 	// measurements of clients. Otherwise the API server has its defaults, which exempt only users
 	// of the group system:masters, such as that of Kubeconfig.
@@ -168,12 +161,6 @@ func (cp *ControlPlane) Kill() { cp.process.Kill() }
 // blocks until it is ready. Clients of before go on with it.
 func (cp *ControlPlane) StartAgain(ctx context.Context) error {
 	args := []string{"--dir", cp.dir}
-	if cp.opts.ControllerManager {
-		args = append(args, "--controller-manager")
-	}
-	if cp.opts.PodGC {
-		args = append(args, "--pod-gc")
-	}
 	if cp.opts.Unlimited {
 		args = append(args, "--unlimited-requests")
 	}
@@ -195,9 +182,7 @@ func (cp *ControlPlane) StartAgain(ctx context.Context) error {
 // is no error when it is stopped already.
 func (cp *ControlPlane) Stop(ctx context.Context) error {
 	var err error
-	select {
-	case <-cp.process.Done():
-	default:
+	if !cp.process.Ended() {
 		err = cp.StopAPIServer(ctx)
 	}
 	return errors.Join(err, cp.removeDir())

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) {
 	if helper := os.Getenv(helperEnv); helper != "" {
 		os.Exit(runHelper(helper))
 	}
-	os.Exit(RunMain(m, ControlPlaneOptions{ControllerManager: true}))
+	os.Exit(RunMain(m, ControlPlaneOptions{}))
 }
 
 // testTimeout is a bound for things that take seconds, on a busy machine.
@@ -40,6 +41,11 @@ func TestRealControllersAttachAndDetachForAPod(t *testing.T) {
 	plane := Shared(t)
 	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
+	manager, err := plane.StartControllerManager(ctx, filepath.Join(t.TempDir(), "log"), QuickManager...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	KillAtEnd(t, manager)
 	client := plane.Clientset()
 	cluster := NewCluster(client)
 	attachments, err := WatchVolumeAttachments(ctx, client, nil)
@@ -60,9 +66,13 @@ func TestRealControllersAttachAndDetachForAPod(t *testing.T) {
 		CSINode{Node: "node-1", Drivers: map[string]string{driver: "id-of-node-1"}},
 		CSIDriver{Name: driver},
 		PersistentVolume{Name: "volume-1", Driver: driver, Handle: "handle-1", Claim: "claim-1"},
-		PersistentVolumeClaim{Name: "claim-1", PersistentVolume: "volume-1"},
-		pod,
 	); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.BindClaim(ctx, PersistentVolumeClaim{Name: "claim-1", PersistentVolume: "volume-1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Create(ctx, pod); err != nil {
 		t.Fatal(err)
 	}
 

@@ -5,7 +5,7 @@
 // The flow of a test:
 //
 //	func TestMain(m *testing.M) {
-//		os.Exit(testbed.RunMain(m, testbed.ControlPlaneOptions{ControllerManager: true}))
+//		os.Exit(testbed.RunMain(m, testbed.ControlPlaneOptions{}))
 //	}
 //
 //	func TestSomething(t *testing.T) {

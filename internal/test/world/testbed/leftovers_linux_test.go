@@ -79,7 +79,7 @@ func TestStoppedOrKilledControlPlaneLeavesNoProcessAndNoPort(t *testing.T) {
 		"killed":  func(cp *ControlPlane) error { cp.Kill(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			plane := OwnControlPlane(t, ControlPlaneOptions{ControllerManager: true})
+			plane := OwnControlPlane(t, ControlPlaneOptions{})
 			// An open watch must not hold the stop.
 			nodes, err := WatchNodes(ctx, plane.Clientset(), nil)
 			if err != nil {
@@ -91,8 +91,8 @@ func TestStoppedOrKilledControlPlaneLeavesNoProcessAndNoPort(t *testing.T) {
 				t.Fatal(err)
 			}
 			children := watchChildren(t, plane.Process().PID())
-			if len(children) != 2 {
-				t.Fatalf("the control plane has %d children, want kube-apiserver and kube-controller-manager", len(children))
+			if len(children) != 1 {
+				t.Fatalf("the control plane has %d children, want kube-apiserver", len(children))
 			}
 
 			if err := end(plane); err != nil {

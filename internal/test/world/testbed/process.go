@@ -158,11 +158,19 @@ func (p *Process) Wait(ctx context.Context) error {
 	}
 }
 
-// ExitCode is -1 while the process runs and when a signal ended it.
-func (p *Process) ExitCode() int {
+// Ended reports whether the process has ended.
+func (p *Process) Ended() bool {
 	select {
 	case <-p.done:
+		return true
 	default:
+		return false
+	}
+}
+
+// ExitCode is -1 while the process runs and when a signal ended it.
+func (p *Process) ExitCode() int {
+	if !p.Ended() {
 		return -1
 	}
 	if p.err == nil {

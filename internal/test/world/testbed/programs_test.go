@@ -1,44 +1,11 @@
 package testbed
 
 import (
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
-
-func TestStartedDriverListensAndStopsCleanly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds a program")
-	}
-	binary, err := SharedBinary(t.Context(), BuildOptions{Package: "./cmd/testbed"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := SharedBinary(t.Context(), BuildOptions{Package: "./cmd/testbed"}); err != nil || again != binary {
-		t.Errorf("the second build gave %s (%v), want the first, %s", again, err, binary)
-	}
-	dir := ShortTempDir(t)
-	socket := filepath.Join(dir, "csi.sock")
-	driver, err := StartProcess(t.Context(), ProcessOptions{
-		Name: "driver", Path: binary, LogPath: filepath.Join(dir, "driver.log"),
-		Args:      []string{"driver", "--name", "test.csi.example.com", "--endpoint", "unix://" + socket},
-		ReadyLine: "driver ", // NAME listens on ENDPOINT
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	KillAtEnd(t, driver)
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn.Close()
-	if err := driver.Stop(t.Context(), time.Minute); err != nil {
-		t.Error(err)
-	}
-}
 
 func TestHubThatEndsAtOnceTellsWhy(t *testing.T) {
 	hub, err := StartHub(t.Context(), HubOptions{

@@ -180,9 +180,7 @@ func (w *World) Stop(ctx context.Context) error {
 	hubs := w.hubs
 	w.mu.Unlock()
 	for _, h := range hubs {
-		select {
-		case <-h.Done():
-		default:
+		if !h.Ended() {
 			errs = append(errs, h.Stop(ctx, hubGrace))
 		}
 	}

@@ -40,34 +40,16 @@ func (c *canvas) text(x, y float64, at anchor, size int, ink Ink, text string) {
 		attributes += ` font-weight="bold"`
 	}
 	fmt.Fprintf(c, `<text x="%.1f" y="%.1f" font-size="%d" fill="%s"%s>%s</text>`+"\n",
-		x, y, size, c.theme.color(ink), attributes, html.EscapeString(text))
+		x, y, size, c.theme.colors[ink], attributes, html.EscapeString(text))
 }
 
 func (c *canvas) rect(x, y, width, height float64, ink Ink) {
-	fmt.Fprintf(c, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", x, y, max(width, 0), height, c.theme.color(ink))
+	fmt.Fprintf(c, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", x, y, max(width, 0), height, c.theme.colors[ink])
 }
 
-// line draws a straight line of the grid or a whisker.
+// line draws a straight line of the grid.
 func (c *canvas) line(x1, y1, x2, y2 float64, ink Ink) {
-	fmt.Fprintf(c, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s"/>`+"\n", x1, y1, x2, y2, c.theme.color(ink))
-}
-
-// path draws a line through points.
-func (c *canvas) path(points []Point, style Line) {
-	var d strings.Builder
-	for i, p := range points {
-		fmt.Fprintf(&d, "%c%.1f %.1f", "ML"[min(i, 1)], p.X, p.Y)
-	}
-	dash := ""
-	if style.Dash != "" {
-		dash = fmt.Sprintf(` stroke-dasharray="%s"`, style.Dash)
-	}
-	fmt.Fprintf(c, `<path d="%s" stroke="%s" stroke-width="1.8" stroke-linejoin="round"%s/>`+"\n", d.String(), c.theme.color(style.Ink), dash)
-	if style.Dots {
-		for _, p := range points {
-			fmt.Fprintf(c, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", p.X, p.Y, c.theme.color(style.Ink))
-		}
-	}
+	fmt.Fprintf(c, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s"/>`+"\n", x1, y1, x2, y2, c.theme.colors[ink])
 }
 
 func isBold(size int) bool { return size >= strong }
@@ -99,3 +81,27 @@ func wrap(text string, width float64, size int) []string {
 	}
 	return lines
 }
+
+// Ink names a colour of a Theme.
+type Ink int
+
+// Inks of texts and lines. Inks of data begin with Data.
+const (
+	Text Ink = iota
+	dim      // less important texts
+	grid
+	paper
+	Data // the first of four: Data, Data+1, ...
+)
+
+// Theme has the colours of a picture.
+type Theme struct {
+	Name   string // light or dark
+	colors [Data + 4]string
+}
+
+// The themes. They have the colours of the other pictures in the documents.
+var (
+	Light = Theme{"light", [...]string{"#1f2328", "#57606a", "#d0d7de", "#ffffff", "#1f5fa8", "#6e7781", "#bc4c00", "#d4a017"}}
+	Dark  = Theme{"dark", [...]string{"#e6edf3", "#9198a1", "#30363d", "#0d1117", "#58a6ff", "#9aa4ae", "#f0883e", "#e3c341"}}
+)

@@ -11,36 +11,29 @@ const (
 	margin     = 24
 	lineHeight = 15 // of small and normal text
 	gap        = 28 // between rows of panels
+	columns    = 2  // of panels
 )
 
 // Picture is a drawing with one or more panels.
 type Picture struct {
 	Title  string
-	Ink    Ink      // of the title
-	About  string   // for readers that do not see the picture
-	Notes  []string // below the title
+	About  string // for readers that do not see the picture
+	Note   string // below the title
 	Legend []Key
 	Panels []Panel
-	// Columns is how many panels stand side by side; 0: one.
-	Columns int
 }
 
-// Key explains one ink or line of the panels.
+// Key explains one ink of the panels.
 type Key struct {
 	Name string
 	Ink  Ink
-	Line *Line // nil: an area
 }
-
-// Shaded returns the key of the area that Panel.Shade marks.
-func Shaded(name string) Key { return Key{Name: name, Ink: shade} }
 
 // SVG draws the picture.
 func (p Picture) SVG(theme Theme) []byte {
 	body := &canvas{theme: theme}
 	y := p.head(body)
-	columns := max(p.Columns, 1)
-	columnWidth := float64(width-2*margin+gap)/float64(columns) - gap
+	const columnWidth = float64(width-2*margin+gap)/columns - gap
 	for first := 0; first < len(p.Panels); first += columns {
 		row := p.Panels[first:min(first+columns, len(p.Panels))]
 		var head, plot float64
@@ -69,17 +62,12 @@ func (p Picture) head(c *canvas) float64 {
 	y := 20.0
 	for _, line := range wrap(p.Title, width-2*margin, huge) {
 		y += 18
-		c.text(margin, y, start, huge, p.Ink, line)
+		c.text(margin, y, start, huge, Text, line)
 		y += 4
 	}
-	for _, note := range p.Notes {
-		for _, line := range wrap(note, width-2*margin, normal) {
-			y += lineHeight + 2
-			c.text(margin, y, start, normal, Dim, line)
-		}
-	}
-	if len(p.Legend) == 0 {
-		return y + gap
+	for _, line := range wrap(p.Note, width-2*margin, normal) {
+		y += lineHeight + 2
+		c.text(margin, y, start, normal, dim, line)
 	}
 	const swatch, space = 28, 24
 	x := float64(margin)
@@ -89,11 +77,7 @@ func (p Picture) head(c *canvas) float64 {
 		if x > margin && x+wide > width-margin {
 			x, y = margin, y+lineHeight+4
 		}
-		if key.Line != nil {
-			c.path([]Point{{x, y - 4}, {x + swatch, y - 4}}, Line{Ink: key.Ink, Dash: key.Line.Dash})
-		} else {
-			c.rect(x, y-11, swatch, 14, key.Ink)
-		}
+		c.rect(x, y-11, swatch, 14, key.Ink)
 		c.text(x+swatch+6, y, start, normal, Text, key.Name)
 		x += wide + space
 	}

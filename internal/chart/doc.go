@@ -1,6 +1,0 @@
-// Package chart draws measurements as SVG pictures: lines, bars and divided bars. `testbed soak` and internal/test/bench use it.
-//
-// A Picture has Panels in columns below a title and a legend. Each panel has axes with units. A picture names colours by
-// Ink, so that the same one can be drawn for light and for dark pages. It has a title and a description for screen readers,
-// and neither scripts nor links.
-package chart
