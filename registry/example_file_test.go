@@ -12,9 +12,7 @@ const exampleFile = "../drivers.yaml"
 
 func TestExampleFileIsValid(t *testing.T) {
 	config, err := ParseFile(exampleFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(config.Drivers()) == 0 || len(config.Warnings()) > 0 {
 		t.Errorf("the example has the drivers %v and the warnings %v", config.Drivers(), config.Warnings())
 	}
@@ -22,13 +20,9 @@ func TestExampleFileIsValid(t *testing.T) {
 
 func TestExampleFileDocumentsEverySettingWithItsDefault(t *testing.T) {
 	data, err := os.ReadFile(exampleFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var document yaml.Node
-	if err := yaml.Unmarshal(data, &document); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(data, &document))
 	_, defaults := lookUp(t, document.Content[0], "defaults")
 	_, drivers := lookUp(t, document.Content[0], "drivers")
 	for _, s := range settings {

@@ -80,9 +80,7 @@ func render(t *testing.T, c *Config) []byte {
 	delete(defaults["lease"].(map[string]any), "name")
 	data, err := yaml.Marshal(map[string]any{"apiVersion": apiVersion, "kind": configKind,
 		"defaults": defaults, "discovery": discoveryInYAML(c.Discovery()), "drivers": list})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }
 
@@ -92,9 +90,7 @@ func settingsInYAML(t *testing.T, of Settings) map[string]any {
 	out := map[string]any{}
 	for _, s := range settings {
 		var value any
-		if err := yaml.Unmarshal([]byte(s.write(&Driver{Settings: of})), &value); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(s.write(&Driver{Settings: of})), &value))
 		if group, key, nested := strings.Cut(s.key, "."); !nested {
 			out[s.key] = value
 		} else if inner, ok := out[group].(map[string]any); ok {

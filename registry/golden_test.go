@@ -24,9 +24,7 @@ func TestEveryMistakeOfAFileIsReported(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			_, err = registry.Parse("drivers.yaml", data)
 			if _, ok := errors.AsType[registry.Errors](err); !ok {
 				t.Fatalf("got %v (%T), want Errors", err, err)
@@ -34,14 +32,10 @@ func TestEveryMistakeOfAFileIsReported(t *testing.T) {
 			got := err.Error() + "\n"
 			golden := strings.TrimSuffix(file, ".yaml") + ".errors"
 			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				check(t, os.WriteFile(golden, []byte(got), 0o644))
 			}
 			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("the errors differ (-want +got):\n%s", diff)
 			}

@@ -31,9 +31,7 @@ const deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: hub}
 func TestConfigurationIsFoundInManifests(t *testing.T) {
 	cm := configMap("drivers.yaml", driverA)
 	inJSON, err := json.Marshal(map[string]any{"kind": "ConfigMap", "data": map[string]string{"drivers.yaml": driverA}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for name, test := range map[string]struct {
 		manifest string
 		sources  []string // of driver a in each configuration
@@ -52,9 +50,7 @@ func TestConfigurationIsFoundInManifests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			configs, err := registry.ParseManifest("f", []byte(test.manifest))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			var sources []string
 			for _, c := range configs {
 				sources = append(sources, c.Drivers()["a"].Source)
@@ -75,24 +71,16 @@ func TestMistakesInAManifestAreAtTheLinesOfTheManifest(t *testing.T) {
 	numbers := regexp.MustCompile(`(^drivers\.yaml:|\bline )(\d+)`)
 	file := regexp.MustCompile(`(?m)^drivers\.yaml:`)
 	files, err := filepath.Glob("testdata/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	literal := 0
 	for _, path := range files {
 		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		golden, err := os.ReadFile(strings.TrimSuffix(path, ".yaml") + ".errors")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		want := strings.TrimSpace(string(golden))
 		quoted, err := json.Marshal(string(data))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		_, err = registry.ParseManifest("drivers.yaml", []byte("\nkind: ConfigMap\ndata:\n  drivers.yaml: "+string(quoted)))
 		inQuotes := file.ReplaceAllString(want, "drivers.yaml:4: drivers.yaml:")
 		if diff := cmp.Diff(inQuotes, err.Error()); diff != "" {

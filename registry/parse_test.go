@@ -47,9 +47,7 @@ func TestSettingsComeFromTheEntryThenDefaultsThenTheProgram(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			config, err := registry.Parse("f.yaml", []byte(test.file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			want := registry.Snapshot{
 				"ebs.csi.aws.com": {Name: "ebs.csi.aws.com", Endpoint: "unix:///csi/ebs/csi.sock",
 					Settings: settings(6*time.Minute, 90*time.Minute, ""), Source: test.source0},
@@ -75,9 +73,7 @@ func TestSpellingsOfAValidFileAreEqual(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, err := registry.Parse("f.yaml", []byte(file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			want := registry.Driver{Name: "a", Endpoint: "unix:///a", Settings: registry.DefaultSettings()}
 			got := config.Drivers()["a"]
 			got.Source = ""
@@ -94,9 +90,7 @@ func TestValuesAtTheEdgeOfTheirRangeAreTaken(t *testing.T) {
   - {name: `+name+`, endpoint: "unix:///a", timeout: 1ms, workers: 1, retry: {initial: 24h, max: 24h}}
   - {name: 0-0, endpoint: "unix:///b", timeout: 24h, workers: 10000, retry: {initial: 1ms, max: 1ms}}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	d := config.Drivers()[name]
 	if len(name) != 63 || d.Workers != 1 || d.Retry.Initial != d.Retry.Max {
 		t.Errorf("got %+v", d)
@@ -124,9 +118,7 @@ func TestDriftAndLimitsAreReadAsWritten(t *testing.T) {
     secrets: [ns/creds, a/b.c, ns/*]
     drift: {interval: 1s, pageSize: 0, action: report, unexpected: detach}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	want := registry.DefaultSettings()
 	want.MaxPerNode, want.ParallelMultiNode, want.StuckAfter, want.Secrets = 3, false, time.Hour, "a/b.c,ns/*,ns/creds"
 	want.Drift = registry.Drift{Interval: time.Second, Action: registry.DriftReport, Unexpected: registry.UnexpectedDetach}
@@ -139,9 +131,7 @@ func TestFileThatIsNoneIsOneError(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	for _, test := range []struct{ name, path, want string }{

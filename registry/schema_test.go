@@ -71,9 +71,7 @@ func TestSchemaAndParserKnowTheSameKeys(t *testing.T) {
 			}
 		}
 		data, err := yaml.Marshal(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = Parse("f", data)
 		var got []string
 		for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -106,9 +104,7 @@ func visit(t *testing.T, s map[string]any, path []string, do func(path []string,
 func loadSchema(t *testing.T) map[string]any {
 	t.Helper()
 	var s map[string]any
-	if err := json.Unmarshal(Schema(), &s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(Schema(), &s))
 	return s
 }
 
@@ -116,17 +112,11 @@ func loadSchema(t *testing.T) map[string]any {
 func violations(t *testing.T, data []byte) []string {
 	t.Helper()
 	var inYAML any
-	if err := yaml.NewDecoder(bytes.NewReader(data)).Decode(&inYAML); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.NewDecoder(bytes.NewReader(data)).Decode(&inYAML))
 	asJSON, err := json.Marshal(stringKeys(inYAML))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var value any
-	if err := json.Unmarshal(asJSON, &value); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(asJSON, &value))
 	c := &checker{t: t}
 	c.check(loadSchema(t), value, "")
 	return c.problems
@@ -135,9 +125,7 @@ func violations(t *testing.T, data []byte) []string {
 func read(t *testing.T, file string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }
 
@@ -159,4 +147,11 @@ func stringKeys(v any) any {
 		}
 	}
 	return v
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -37,9 +37,7 @@ func TestTransportIsReadAsWritten(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			config, err := registry.Parse("f.yaml", []byte(header+"defaults: {"+test.defaults+"}\ndrivers:\n- {name: a, "+test.entry+"}\n"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			d := config.Drivers()["a"]
 			if diff := cmp.Diff(test.want, d.TLS); diff != "" || d.Insecure != test.insecure {
 				t.Errorf("insecure is %t, want %t; TLS (-want +got):\n%s", d.Insecure, test.insecure, diff)

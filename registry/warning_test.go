@@ -24,9 +24,7 @@ drivers:
   - {name: Capitals.too, endpoint: "unix:///e", lease: {name: l}, kubeAPI: {qps: 2, burst: 5}}
   - {name: secured, endpoint: "tcp://csi:9444", tls: {caFile: /ca, certFile: /crt, keyFile: /key}}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var got []string
 	for _, w := range config.Warnings() {
 		before, _, _ := strings.Cut(w.String(), ": "+w.Message)
@@ -68,9 +66,7 @@ func TestEntryMadeActiveWithoutLeaseNamespaceIsWarnedOfWhereTheNamespaceOfTheHub
 			path := t.TempDir() + "/drivers.yaml"
 			write(t, path, header+test.file)
 			file, err := registry.NewFile(path, base)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			var got []string
 			for _, w := range file.Config().Warnings() {
 				got = append(got, w.Path)

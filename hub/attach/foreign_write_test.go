@@ -100,9 +100,7 @@ func TestForeignWriteIsAWriteOfTheStatusByAnother(t *testing.T) {
 
 		{"the hub attaches", nil, (*scene).hubAttaches, ""},
 		{"the hub writes an error", nil, func(s *scene) {
-			if err := s.SaveError(s.t.Context(), s.attachment(), Attaching, fmt.Errorf("no")); err != nil {
-				s.t.Fatal(err)
-			}
+			must(s.t, s.SaveError(s.t.Context(), s.attachment(), Attaching, fmt.Errorf("no")))
 		}, ""},
 		{"the hub takes over what csi-attacher began", func(s *scene) {
 			s.sidecarAttaches()
@@ -120,9 +118,7 @@ func TestForeignWriteIsAWriteOfTheStatusByAnother(t *testing.T) {
 			if err == nil {
 				err = s.MarkDetached(s.t.Context(), va)
 			}
-			if err != nil {
-				s.t.Fatal(err)
-			}
+			must(s.t, err)
 		}, ""},
 		{"nothing but the deletion", (*scene).hubAttaches, (*scene).delete, ""},
 		{"labels and finalizers and annotations of others", (*scene).hubAttaches, func(s *scene) {

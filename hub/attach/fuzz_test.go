@@ -15,9 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/randfill"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
@@ -158,9 +156,7 @@ func applyPatch(t *testing.T, patch *Patch, va *storagev1.VolumeAttachment) (*st
 func encode(t *testing.T, v any) []byte {
 	t.Helper()
 	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }
 
@@ -201,38 +197,6 @@ func FuzzDecide(f *testing.F) {
 			node = nil
 		}
 		checkDecisions(t, Inputs{VolumeAttachment: va, PersistentVolume: VolumeOf(pv), CSINode: node}, flags)
-	})
-}
-
-// The same with objects that are made of the bytes, field by field, with texts that mean
-// something in some places.
-func FuzzDecideOnAnything(f *testing.F) {
-	f.Add([]byte("0"), byte(0xff))
-	f.Add(bytes.Repeat([]byte{0, 1, 7, 200}, 200), byte(0x0c))
-	f.Add(bytes.Repeat([]byte("attach hub"), 100), byte(0xf4))
-	words := []string{"", driverName, finalizer, "pd.csi.storage.gke.io", AnnotationNodeID, AnnotationVolumeHandle, AnnotationMigratedTo, "a__b", "us-a-1__us-a-2", "aws://z/vol-1", "aws://",
-		"projects/p/zones/z/instances/i", "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d", "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone", "x", "ü\u2028", "ReadWriteOnce", "ReadOnlyMany"}
-	f.Fuzz(func(t *testing.T, data []byte, flags byte) {
-		if len(data) > 4<<10 {
-			return
-		}
-		fill := randfill.NewFromGoFuzz(data).NilChance(0.4).NumElements(0, 2).MaxDepth(12).Funcs(
-			func(s *string, c randfill.Continue) { *s = words[c.Intn(len(words))] },
-			func(q *resource.Quantity, _ randfill.Continue) { *q = resource.MustParse("1Gi") },
-			func(at *metav1.Time, c randfill.Continue) { *at = metav1.Unix(c.Int63n(1<<32), 0) },
-			func(fields *metav1.FieldsV1, c randfill.Continue) {
-				*fields = *metav1.NewFieldsV1(`{"f:status":{"f:attached":{}},"f:metadata":{"f:finalizers":{"v:\"` + words[c.Intn(len(words))] + `\"":{}}}}`)
-			},
-		)
-		inputs := Inputs{VolumeAttachment: &storagev1.VolumeAttachment{}}
-		fill.Fill(inputs.VolumeAttachment)
-		var pv *corev1.PersistentVolume
-		fill.Fill(&pv)
-		inputs.PersistentVolume = VolumeOf(pv)
-		fill.Fill(&inputs.CSINode)
-		if !unlike(inputs.VolumeAttachment.Finalizers) {
-			checkDecisions(t, inputs, flags)
-		}
 	})
 }
 

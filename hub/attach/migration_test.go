@@ -59,9 +59,7 @@ func TestMigratedVolumeIsCalledAsItsDriverCallsIt(t *testing.T) {
 			node := &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: tc.driver, NodeID: "id-1"}}}}
 			before := tc.pv.DeepCopy()
 			plan, err := d.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: VolumeOf(tc.pv), CSINode: node})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if plan.Publish.VolumeId != tc.handle || !cmp.Equal(plan.Publish.VolumeContext, tc.attributes) || plan.VolumeFinalizer == nil {
 				t.Errorf("publish of %q with %v, guarded %v; want %q with %v, guarded", plan.Publish.VolumeId, plan.Publish.VolumeContext, plan.VolumeFinalizer != nil, tc.handle, tc.attributes)
 			}

@@ -42,9 +42,7 @@ type outside struct {
 func newOutside(t *testing.T) *outside {
 	t.Helper()
 	backend, err := fakecsi.New(fakecsi.Options{Name: stepDriver})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	api := fakekube.New()
 	return &outside{t: t, api: api, kube: api.Client(), backend: backend,
 		decider: attach.Driver{Name: stepDriver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}}
@@ -137,26 +135,20 @@ func (o *outside) create(edits ...edit) {
 
 func (o *outside) delete() {
 	o.t.Helper()
-	if err := o.kube.StorageV1().VolumeAttachments().Delete(o.t.Context(), "va", metav1.DeleteOptions{}); err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, o.kube.StorageV1().VolumeAttachments().Delete(o.t.Context(), "va", metav1.DeleteOptions{}))
 }
 
 func (o *outside) attachment() *storagev1.VolumeAttachment {
 	o.t.Helper()
 	va, err := o.kube.StorageV1().VolumeAttachments().Get(o.t.Context(), "va", metav1.GetOptions{})
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, err)
 	return va
 }
 
 func (o *outside) volume() *corev1.PersistentVolume {
 	o.t.Helper()
 	pv, err := o.kube.CoreV1().PersistentVolumes().Get(o.t.Context(), "pv", metav1.GetOptions{})
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, err)
 	return pv
 }
 
@@ -165,9 +157,7 @@ func (o *outside) plan() attach.Plan {
 	o.t.Helper()
 	plan, err := o.decider.Decide(attach.Inputs{VolumeAttachment: o.attachment(), PersistentVolume: attach.VolumeOf(o.volume()),
 		CSINode: &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: stepDriver, NodeID: cmp.Or(o.nodeID, "id-n")}}}}})
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must(o.t, err)
 	return plan
 }
 
@@ -187,3 +177,10 @@ func callTo(c attach.Controller) func(context.Context, string, func(context.Cont
 
 // unlimited lets every write pass.
 func unlimited(context.Context) error { return nil }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -14,9 +14,7 @@ var rowOfPains = regexp.MustCompile(`(?m)^\| (\d+) \| .*https://github\.com/.*$`
 
 func TestEveryPainIsAnsweredOrDeclinedAndEveryTestNamedExists(t *testing.T) {
 	text, err := os.ReadFile("PAINS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	answers := map[string]int{}
 	for _, row := range rowOfPains.FindAllStringSubmatch(string(text), -1) {
 		answers[row[1]]++
@@ -53,8 +51,6 @@ func testsBelow(t *testing.T, root string) map[string]bool {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return names
 }

@@ -31,9 +31,7 @@ func TestPatchStaysAsItIsWhenTheObjectThatItWasMadeFromChanges(t *testing.T) {
 	}
 	decide := func(f attach.Inputs) attach.Plan {
 		plan, err := attach.Driver{Name: driver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}.Decide(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return plan
 	}
 	f := inputs()

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -51,9 +52,7 @@ func TestPlanToAttachGuardsBothObjectsAndPublishes(t *testing.T) {
 		pv.Spec.CSI.ControllerPublishSecretRef = &corev1.SecretReference{Namespace: "ns", Name: "s"}
 	})
 	plan, err := attaching.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: pv, CSINode: csiNode("id-1")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := &csi.ControllerPublishVolumeRequest{
 		VolumeId:      "vol-1",
 		NodeId:        "id-1",
@@ -66,8 +65,9 @@ func TestPlanToAttachGuardsBothObjectsAndPublishes(t *testing.T) {
 	if diff := cmp.Diff(want, plan.Publish, protocmp.Transform()); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
-	if plan.SecretRef == nil || plan.SecretRef.Name != "s" || !plan.MarkAttached || plan.Nodes != SingleNode {
-		t.Errorf("plan %+v: want the secret s, the status to be written and a single node", plan)
+	record := Record{Target: Target{"vol-1", "id-1"}, SecretRef: &secretRef, SecretKnown: true, Nodes: SingleNode}
+	if diff := cmp.Diff(record, plan.Record); diff != "" || plan.SecretRef == nil || !plan.MarkAttached {
+		t.Errorf("plan %+v: want the secret s, the status to be written, and the record (-want +got):\n%s", plan, diff)
 	}
 	assertPatch(t, plan.VolumeFinalizer, "pv-1", `[{"op":"test","path":"/metadata/uid","value":"pv-uid-1"},
 		{"op":"test","path":"/metadata/finalizers","value":["kubernetes.io/pv-protection"]},
@@ -96,18 +96,14 @@ func TestPlanRewritesANodeIDThatHasChanged(t *testing.T) {
 		PersistentVolume: volume(),
 		CSINode:          csiNode("new"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	assertPatch(t, plan.AttachmentFinalizer, "va-1", `[{"op":"test","path":"/metadata/uid","value":"uid-1"},
 		{"op":"add","path":"/metadata/annotations/csi.alpha.kubernetes.io~1node-id","value":"new"}]`)
 }
 
 func TestPlanRestoresAFinalizerThatWasTakenAwayWithoutACall(t *testing.T) {
 	plan, err := attaching.Decide(Inputs{VolumeAttachment: attachment(attached, annotated(AnnotationNodeID, "id-1"))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if plan.Publish != nil || plan.MarkAttached {
 		t.Errorf("plan %+v: want no call and no status", plan)
 	}
@@ -145,9 +141,7 @@ func TestVolumeModeAndFSTypeDecideTheAccessType(t *testing.T) {
 			d := attaching
 			d.DefaultFSType = tc.defaultFS
 			plan, err := d.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: tc.pv, CSINode: csiNode("id-1")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got := "block"
 			if plan.Publish.VolumeCapability.GetBlock() == nil {
 				got = plan.Publish.VolumeCapability.GetMount().FsType
@@ -202,10 +196,6 @@ func TestAttachSaysWhatIsMissing(t *testing.T) {
 		f    Inputs
 		want string
 	}{
-		{"no PersistentVolume", Inputs{VolumeAttachment: attachment(), CSINode: csiNode("id")}, `persistentvolume "pv-1" not found`},
-		{"PersistentVolume is being deleted", Inputs{VolumeAttachment: attachment(), CSINode: csiNode("id"),
-			PersistentVolume: volume(func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = ptr(metav1.Now()) })}, `persistentvolume "pv-1" is being deleted`},
-		{"no CSINode", Inputs{VolumeAttachment: attachment(), PersistentVolume: volume()}, `csinode "node-1" not found`},
 		{"no CSINode, but an annotation of an earlier attach", Inputs{VolumeAttachment: attachment(annotated(AnnotationNodeID, "old")), PersistentVolume: volume()}, `csinode "node-1" not found`},
 		{"driver not on the node", Inputs{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: &storagev1.CSINode{}}, `does not contain driver "block.csi.example.com"`},
 		{"no source", Inputs{VolumeAttachment: attachment(func(va *storagev1.VolumeAttachment) { va.Spec.Source = storagev1.VolumeAttachmentSource{} })}, "neither inlineVolumeSpec nor persistentVolumeName"},
@@ -279,33 +269,6 @@ func TestTrivialDriverIsMarkedAttachedOnly(t *testing.T) {
 	}
 }
 
-func TestFinalizerLeavesAVolumeThatIsBeingDeleted(t *testing.T) {
-	dying := volume(func(pv *corev1.PersistentVolume) {
-		pv.DeletionTimestamp, pv.Finalizers = ptr(metav1.Now()), []string{"kubernetes.io/pv-protection", finalizer}
-	})
-	living := volume(func(pv *corev1.PersistentVolume) { pv.Finalizers = []string{finalizer} })
-	for _, tc := range []struct {
-		name string
-		pv   *Volume
-		want bool
-	}{
-		{"living", living, false},
-		{"dying", dying, true},
-		{"dying, without our finalizer", volume(func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = ptr(metav1.Now()) }), false},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if got := tc.pv.LosesFinalizer(driverName); got != tc.want {
-				t.Errorf("loses its finalizer: %v, want %v", got, tc.want)
-			}
-			if tc.want {
-				assertPatch(t, removeFinalizer(tc.pv.meta(), finalizer), "pv-1", `[{"op":"test","path":"/metadata/uid","value":"pv-uid-1"},
-					{"op":"test","path":"/metadata/finalizers/1","value":"`+finalizer+`"},
-					{"op":"remove","path":"/metadata/finalizers/1"}]`)
-			}
-		})
-	}
-}
-
 // assertPatch compares a patch with JSON text, whatever its spaces.
 func assertPatch(t *testing.T, got *Patch, name, want string) {
 	t.Helper()
@@ -314,12 +277,8 @@ func assertPatch(t *testing.T, got *Patch, name, want string) {
 		return
 	}
 	var gotOps, wantOps any
-	if err := json.Unmarshal(encode(t, got.Ops), &gotOps); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal([]byte(want), &wantOps); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(encode(t, got.Ops), &gotOps))
+	must(t, json.Unmarshal([]byte(want), &wantOps))
 	if diff := cmp.Diff(wantOps, gotOps); diff != "" || got.Name != name {
 		t.Errorf("patch of %s, want %s (-want +got):\n%s", got.Name, name, diff)
 	}
@@ -358,5 +317,19 @@ func TestDriverThatLostItsCapabilityIsNotTakenForDetached(t *testing.T) {
 	finished.NoAttach = true
 	if plan, err := finished.Decide(f); err != nil || plan.Operation != Detaching {
 		t.Errorf("plan %+v, %v: want the finalizer to go, the CSIDriver says that nothing is to be attached", plan, err)
+	}
+}
+
+// The status asks for the finalizer of each driver that a VolumeAttachment names.
+func TestFinalizersOfInventedDriversTakeBoundedMemory(t *testing.T) {
+	for i := range 3 * keptFinalizers {
+		if got, want := Finalizer("invented."+strconv.Itoa(i)), "external-attacher/invented-"+strconv.Itoa(i); got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+	kept := 0
+	knownFinalizers.Range(func(any, any) bool { kept++; return true })
+	if kept > keptFinalizers {
+		t.Errorf("%d are kept", kept)
 	}
 }

@@ -105,23 +105,3 @@ func TestLastStateThatSaysAttachedWithoutFinalizerAndNoteRecordsTheNodeIDOfNow(t
 		})
 	}
 }
-
-func TestPlanRecordsItsCall(t *testing.T) {
-	for name, c := range map[string]struct {
-		pv   *Volume
-		want Record
-	}{
-		"one node":                  {volume(), Record{Target: Target{"vol-1", "id-1"}, SecretKnown: true, Nodes: SingleNode}},
-		"many nodes, with a secret": {volume(withSecret, modes(corev1.ReadWriteMany)), Record{Target: Target{"vol-1", "id-1"}, SecretRef: &secretRef, SecretKnown: true, Nodes: MultiNode}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			plan, err := attaching.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: c.pv, CSINode: csiNode("id-1")})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(c.want, plan.Record); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}

@@ -8,15 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/fakekube"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
@@ -194,46 +191,23 @@ func TestDetachGoesWithTheSecretOfThePublishWhateverThePersistentVolumeNamesNow(
 		"no such secret, first one deleted": {persistentVolume("old", "third", -time.Minute), true, "one"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			backend, err := fakecsi.New(fakecsi.Options{Name: blockDriver})
-			if err != nil {
-				t.Fatal(err)
-			}
-			kube := fakekube.New().Client()
-			cluster, first := testbed.NewCluster(kube), testbed.Secret{Name: "first", Data: map[string]string{"key": "one"}}
-			if err := cluster.Create(t.Context(), first, testbed.Secret{Name: "second", Data: map[string]string{"key": "two"}}); err != nil {
-				t.Fatal(err)
-			}
-			va := leftAttached("va", "")
-			va.DeletionTimestamp, va.Finalizers, va.Annotations, va.Status = nil, nil, nil, storagev1.VolumeAttachmentStatus{}
-			pv := persistentVolume("old", "first", time.Minute)
-			if va, err = kube.StorageV1().VolumeAttachments().Create(t.Context(), va, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			if pv, err = kube.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			attacher := attach.Attacher{Writer: attach.Writer{Kube: kube, Limit: unlimited, Fence: unlimited, Written: unheard{}, FinalizerWrites: &singleflight.Group{}}, ReadSecret: readFrom(kube),
-				Call: callTo(backend), CallTimeout: time.Minute, Redactor: &attach.Redactor{}}
+			o := newOutside(t)
+			cluster, first := testbed.NewCluster(o.kube), testbed.Secret{Name: "first", Data: map[string]string{"key": "one"}}
+			must(t, cluster.Create(t.Context(), first, testbed.Secret{Name: "second", Data: map[string]string{"key": "two"}}))
+			o.create(func(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) {
+				va.Spec.Attacher, va.Spec.NodeName = blockDriver, "node"
+				*pv = *persistentVolume("old", "first", time.Minute)
+			})
+			va, pv, attacher := o.attachment(), o.volume(), o.attacher()
 			plan, err := block.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: attach.VolumeOf(pv), CSINode: onNode})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			published, secrets := plan.Record, map[string]string{"key": "one"}
-			if err := errors.Join(attacher.AddFinalizers(t.Context(), plan), publishOnly(t, attacher, plan, secrets)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(attacher.AddFinalizers(t.Context(), plan), publishOnly(t, attacher, plan, secrets)))
 			if tc.lost {
-				if err := cluster.Delete(t.Context(), first); err != nil {
-					t.Fatal(err)
-				}
+				must(t, cluster.Delete(t.Context(), first))
 			}
-			if err := cluster.Delete(t.Context(), testbed.VolumeAttachment{Name: va.Name}); err != nil {
-				t.Fatal(err)
-			}
-			if va, err = kube.StorageV1().VolumeAttachments().Get(t.Context(), va.Name, metav1.GetOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			if plan, err = block.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: attach.VolumeOf(tc.now), CSINode: onNode}); err != nil {
+			o.delete()
+			if plan, err = block.Decide(attach.Inputs{VolumeAttachment: o.attachment(), PersistentVolume: attach.VolumeOf(tc.now), CSINode: onNode}); err != nil {
 				t.Fatal(err)
 			}
 			got, err := attacher.UnpublishSecrets(t.Context(), plan.Target, published, plan.SecretRef, secrets)
@@ -248,9 +222,3 @@ func publishOnly(t *testing.T, a attach.Attacher, plan attach.Plan, secrets map[
 	_, err := a.Publish(t.Context(), plan, secrets)
 	return err
 }
-
-// unheard takes what was written and does nothing with it.
-type unheard struct{}
-
-func (unheard) VolumeAttachmentWritten(*storagev1.VolumeAttachment) {}
-func (unheard) PersistentVolumeWritten(*attach.Volume)              {}

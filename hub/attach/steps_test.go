@@ -119,9 +119,7 @@ func TestEachStepWritesOrCallsOnceAndEachWriteIsLimitedThenFencedThenSentThenRec
 				t.Fatal(err)
 			}
 			events, err := s.take(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			want := []string{s.does}
 			if s.records != "" {
 				want = []string{"limit", "fence", s.does, "record " + s.records}
@@ -176,13 +174,9 @@ func TestLateWriteOfAttachedDoesNotAddAPublishContextToTheNoteOfAnotherNodeID(t 
 	o := newOutside(t)
 	o.create()
 	late := o.plan()
-	if err := o.attacher().AddFinalizers(t.Context(), late); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.attacher().AddFinalizers(t.Context(), late))
 	o.nodeID = "id-2"
-	if err := o.attacher().AddFinalizers(t.Context(), o.plan()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.attacher().AddFinalizers(t.Context(), o.plan()))
 	err := o.attacher().MarkAttached(t.Context(), o.attachment(), late.Target, map[string]string{"devicePath": "/dev/x"})
 	if got := o.attachment(); !errors.Is(err, attach.ErrStale) || got.Status.Attached {
 		t.Errorf("error %v, status %+v beside the note of %q", err, got.Status, attach.NotedTarget(got).NodeID)

@@ -41,9 +41,7 @@ func TestDetachIsOfTheModeOfItsVolumeIfThatIsKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan, err := attaching.Decide(Inputs{VolumeAttachment: c.va, PersistentVolume: c.pv, CSINode: csiNode("id-1")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if (plan.Nodes != MultiNode) != c.singleNode {
 				t.Errorf("single node %v, want %v", plan.Nodes != MultiNode, c.singleNode)
 			}
@@ -55,9 +53,7 @@ func TestDetachIsOfTheModeOfItsVolumeIfThatIsKnown(t *testing.T) {
 func published(t *testing.T, pv *Volume) Record {
 	t.Helper()
 	plan, err := attaching.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: pv, CSINode: csiNode("id-1")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return plan.Record
 }
 
@@ -126,5 +122,29 @@ func TestFinalizerOfAVolumeIsWrittenOnceForAttachesAtTheSameTime(t *testing.T) {
 	others.Wait()
 	if said := s.heard(); len(said) != 1 || !strings.Contains(said[0], "persistentvolumes") {
 		t.Errorf("requests %q, want one for the PersistentVolume", said)
+	}
+}
+
+func TestVolumeIsInUseByEachNameThatAKubeletGivesIt(t *testing.T) {
+	const disk = "projects/UNSPECIFIED/zones/z/disks/d"
+	for name, c := range map[string]struct {
+		driver, handle string
+		used           corev1.UniqueVolumeName
+		want           bool
+	}{
+		"CSI":                   {"a.example.com", "v", "kubernetes.io/csi/a.example.com^v", true},
+		"another volume":        {"a.example.com", "v", "kubernetes.io/csi/a.example.com^vv", false},
+		"another driver":        {"a.example.com", "v", "kubernetes.io/csi/b.example.com^v", false},
+		"migrated":              {gcePD, disk, "kubernetes.io/csi/" + gcePD + "^" + disk, true},
+		"in-tree":               {gcePD, disk, "kubernetes.io/gce-pd/d", true},
+		"in-tree, another disk": {gcePD, disk, "kubernetes.io/gce-pd/dd", false},
+		"in-tree, with a path":  {"ebs.csi.aws.com", "vol-1", "kubernetes.io/aws-ebs/aws://z/vol-1", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{Status: corev1.NodeStatus{VolumesInUse: []corev1.UniqueVolumeName{"kubernetes.io/x", c.used}}}
+			if got := (Driver{Name: c.driver}).InUse(node, c.handle); got != c.want {
+				t.Errorf("in use: %v, want %v", got, c.want)
+			}
+		})
 	}
 }

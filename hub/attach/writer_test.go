@@ -3,14 +3,20 @@ package attach_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -99,8 +105,7 @@ func TestTimeoutOfAWriteBeginsWhenTheLimitLetsItPassAndIsToldTheFence(t *testing
 				va := o.attachment()
 				var told time.Duration
 				w := attach.Writer{
-					Kube: kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://silent", Transport: silent{o.api}, QPS: -1,
-						ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}),
+					Kube:  clientOn(silent{o.api}),
 					Limit: slowLimit,
 					Fence: func(ctx context.Context) error {
 						deadline, _ := ctx.Deadline()
@@ -140,8 +145,7 @@ func TestWriteNamesItsManagerAndSparesTheAPIServerTheCheckForUnknownFields(t *te
 		t.Run(s.name, func(t *testing.T) {
 			o := newOutside(t)
 			requests := &noted{next: o.api}
-			o.kube = kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://noted", Transport: requests, QPS: -1,
-				ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}})
+			o.kube = clientOn(requests)
 			if _, err := s.take(o); err != nil {
 				t.Fatal(err)
 			}
@@ -151,4 +155,47 @@ func TestWriteNamesItsManagerAndSparesTheAPIServerTheCheckForUnknownFields(t *te
 			}
 		})
 	}
+}
+
+// cutOff ends in the middle of the answers to writes of a status.
+type cutOff struct {
+	next http.RoundTripper
+	err  error // with which the connection ends; nil: it does not
+}
+
+func (c *cutOff) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := c.next.RoundTrip(r)
+	if err == nil && c.err != nil && strings.HasSuffix(r.URL.Path, "/status") {
+		response.Body = io.NopCloser(iotest.ErrReader(c.err))
+	}
+	return response, err
+}
+
+// An API server that ends in the middle of an answer has refused nothing: the driver was
+// asked again for a volume that was attached, and the user was told of a read error.
+func TestAnswerThatIsCutOffSaysNothingOfTheVolume(t *testing.T) {
+	for name, ends := range map[string]error{
+		"connection reset": &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET},
+		"stream reset":     http2.StreamError{StreamID: 1, Code: http2.ErrCodeInternal},
+		"told to go away":  errors.New(`http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=""`),
+		"protocol error":   errors.New("connection error: PROTOCOL_ERROR"),
+		"connection lost":  errors.New("http2: client connection lost"),
+		"end of file":      io.ErrUnexpectedEOF,
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOutside(t)
+			o.create(guarded)
+			o.kube = clientOn(&cutOff{o.api, ends})
+			err := o.attacher().MarkAttached(t.Context(), o.attachment(), o.plan().Target, nil)
+			if err == nil || !attach.NotReady(err) || attach.Rejected(err) {
+				t.Errorf("%v: want an error that passes by itself", err)
+			}
+		})
+	}
+}
+
+// clientOn returns a client of an API server.
+func clientOn(server http.RoundTripper) kubernetes.Interface {
+	return kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://api", Transport: server, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}})
 }

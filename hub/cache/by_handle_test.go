@@ -113,31 +113,3 @@ func TestVolumeAttachmentThatNotesItsHandleLaterIsFoundByTheNewHandleOnly(t *tes
 		t.Errorf("by the noted handle: %q, want va", got)
 	}
 }
-
-func TestCachedVolumeHasTheHandleAndModeThatItIsCalledWith(t *testing.T) {
-	const rwo, rox, rwx = corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany
-	local := gceVolume("local", rwx)
-	local.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/d"}}
-	for name, tc := range map[string]struct {
-		pv        *corev1.PersistentVolume
-		handle    string
-		multiNode bool
-	}{
-		"one node":                 {csiVolume("pv", "h", rwo), "h", false},
-		"many nodes":               {csiVolume("pv", "h", rwx), "h", true},
-		"many nodes, read-only":    {csiVolume("pv", "h", rox), "h", true},
-		"modes that contradict":    {csiVolume("pv", "h", rwo, rox), "h", false},
-		"no mode":                  {csiVolume("pv", "h"), "h", false},
-		"migrated":                 {gceVolume("disk", rwo), "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk", false},
-		"migrated, many nodes":     {gceVolume("disk", rox), "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk", true},
-		"neither CSI nor migrated": {local, "", false},
-		"no source":                {&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}, "", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v := newCluster(t, tc.pv).Volume(tc.pv.Name)
-			if multiNode := v.Nodes == attach.MultiNode; v.Handle != tc.handle || multiNode != tc.multiNode {
-				t.Errorf("handle %q, many nodes %v; want %q, %v", v.Handle, multiNode, tc.handle, tc.multiNode)
-			}
-		})
-	}
-}

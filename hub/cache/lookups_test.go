@@ -2,8 +2,14 @@ package cache
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,9 +29,7 @@ func TestVolumeAttachmentsAreFoundByDriverVolumeNodeAndNotedNodeID(t *testing.T)
 		}
 		return va
 	}
-	if err := put(c, attachment("a", "one", "pv-1", "node-1", "id-1"), attachment("b", "one", "pv-2", "node-2", ""), attachment("c", "two", "", "node-1", "id-1")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, put(c, attachment("a", "one", "pv-1", "node-1", "id-1"), attachment("b", "one", "pv-2", "node-2", ""), attachment("c", "two", "", "node-1", "id-1")))
 	for _, lookup := range []struct {
 		of   string
 		got  []*storagev1.VolumeAttachment
@@ -82,9 +86,7 @@ func TestLastStateOfADeletedVolumeIsKeptOnlyWhileAVolumeAttachmentNamesIt(t *tes
 	if pv := c.VolumeOrDeleted(name); pv != nil {
 		t.Errorf("%v is kept for nobody", pv)
 	}
-	if err := put(c, va); err != nil {
-		t.Fatal(err)
-	}
+	must(t, put(c, va))
 	c.KeepDeleted(last)
 	if pv := c.VolumeOrDeleted(name); pv == nil || pv.Handle != "handle" {
 		t.Errorf("got %v, want the last state", pv)
@@ -92,5 +94,20 @@ func TestLastStateOfADeletedVolumeIsKeptOnlyWhileAVolumeAttachmentNamesIt(t *tes
 	c.DropDeleted(name)
 	if pv := c.VolumeOrDeleted(name); pv != nil {
 		t.Errorf("%v is still kept", pv)
+	}
+}
+
+// Older API servers take any text for the name of the PersistentVolume in a
+// VolumeAttachment, that of today does not, so it cannot be asked for one.
+func TestVolumeOfANameThatNoneCanHaveIsNotThereAndNotAskedFor(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.URL) }))
+	defer server.Close()
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	must(t, err)
+	cluster := New(kube)
+	for _, name := range []string{"", ".", "..", "../../api/v1/secrets", "a/status", "%2e%2e?a=b#c", "Ü \u202e\x00\n", strings.Repeat("v", 254)} {
+		if pv, err := cluster.ReadVolume(t.Context(), name); pv != nil || err != nil {
+			t.Errorf("%.20q: got %v, %v", name, pv, err)
+		}
 	}
 }

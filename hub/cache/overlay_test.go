@@ -1,7 +1,10 @@
 package cache
 
 import (
+	"context"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,9 +18,7 @@ import (
 func unwatched(t *testing.T) *Cluster {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := New(kube)
 	return c
 }
@@ -33,15 +34,11 @@ func TestDeletionByAnOwnWriteIsRememberedUntilTheWatchReportsIt(t *testing.T) {
 			}
 			deleting := attachment("uid-1", "10")
 			deleting.DeletionTimestamp = &metav1.Time{}
-			if err := put(c, deleting); err != nil {
-				t.Fatal(err)
-			}
+			must(t, put(c, deleting))
 			answer := deleting.DeepCopy()
 			answer.Finalizers = nil
 			reported := func() {
-				if err := removeFrom(c, deleting); err != nil {
-					t.Fatal(err)
-				}
+				must(t, removeFrom(c, deleting))
 				o.VolumeAttachmentDeleted(deleting)
 			}
 			if answerFirst {
@@ -54,9 +51,7 @@ func TestDeletionByAnOwnWriteIsRememberedUntilTheWatchReportsIt(t *testing.T) {
 				reported()
 				o.VolumeAttachmentWritten(answer)
 			}
-			if err := put(c, attachment("uid-2", "20")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, put(c, attachment("uid-2", "20")))
 			if va := o.Attachment("va"); va == nil || va.UID != "uid-2" {
 				t.Errorf("got %v, want the next VolumeAttachment of the name", va)
 			}
@@ -64,5 +59,37 @@ func TestDeletionByAnOwnWriteIsRememberedUntilTheWatchReportsIt(t *testing.T) {
 				t.Errorf("%v is remembered, want nothing", o.deleted)
 			}
 		})
+	}
+}
+
+// A thousand VolumeAttachments with publish contexts of 256 KiB in one answer would take a gigabyte.
+func TestVolumeAttachmentsAreListedInPagesWithoutTheirMetadata(t *testing.T) {
+	var asked metav1.ListOptions
+	list := inPages(func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		asked = o
+		return &storagev1.VolumeAttachmentList{Items: []storagev1.VolumeAttachment{{
+			Status: storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{"k": "large"}},
+		}}}, nil
+	})
+	for _, tc := range []struct{ ask, want metav1.ListOptions }{
+		{metav1.ListOptions{Limit: 500, ResourceVersion: "0"}, metav1.ListOptions{Limit: listPage}},
+		{metav1.ListOptions{Limit: 500, Continue: "token"}, metav1.ListOptions{Limit: listPage, Continue: "token"}},
+		{metav1.ListOptions{ResourceVersion: "7"}, metav1.ListOptions{ResourceVersion: "7"}}, // all, after the token has expired
+	} {
+		listed, err := list(t.Context(), tc.ask)
+		must(t, err)
+		if asked != tc.want {
+			t.Errorf("asked for %+v, want %+v", asked, tc.want)
+		}
+		if va := listed.(*storagev1.VolumeAttachmentList).Items[0]; va.Status.AttachmentMetadata != nil || !va.Status.Attached {
+			t.Errorf("listed %+v", va.Status)
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

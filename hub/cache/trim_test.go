@@ -24,13 +24,9 @@ func decoded[T any, P interface {
 }](t *testing.T, object P) P {
 	t.Helper()
 	text, err := object.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var copied T
-	if err := P(&copied).Unmarshal(text); err != nil {
-		t.Fatal(err)
-	}
+	must(t, P(&copied).Unmarshal(text))
 	return &copied
 }
 

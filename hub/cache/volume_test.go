@@ -41,31 +41,18 @@ func TestCachedVolumeIsKeptAsItIsWhenItsInformerTrimsItAgain(t *testing.T) {
 }
 
 func TestOnlyVolumesThatHaveToLoseTheFinalizerOfADriverLoseIt(t *testing.T) {
+	// When one has to lose it is TestFinalizerOfAVolumeGoesOnDeletionAndOnRollbackOfMigration of package attach.
 	deleting := func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = &metav1.Time{} }
-	migrated := func(pv *corev1.PersistentVolume) {
-		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{}}
-	}
-	to := func(driver string) func(*corev1.PersistentVolume) {
-		return func(pv *corev1.PersistentVolume) {
-			pv.Annotations = map[string]string{attach.AnnotationMigratedTo: driver}
-		}
-	}
 	for name, tc := range map[string]struct {
 		pv   *corev1.PersistentVolume
 		want bool
 	}{
-		"stays":                       {volumeWithFinalizer(), false},
-		"is being deleted":            {volumeWithFinalizer(deleting), true},
-		"is migrated":                 {volumeWithFinalizer(migrated, to(someDriver)), false},
-		"was migrated back":           {volumeWithFinalizer(migrated), true},
-		"is migrated to another one":  {volumeWithFinalizer(migrated, to("other.example.com")), true},
-		"is being deleted without it": {volumeWithFinalizer(deleting, func(pv *corev1.PersistentVolume) { pv.Finalizers = pv.Finalizers[:1] }), false},
+		"stays":            {volumeWithFinalizer(), false},
+		"is being deleted": {volumeWithFinalizer(deleting), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := unwatched(t)
-			if err := put(c, tc.pv); err != nil {
-				t.Fatal(err)
-			}
+			must(t, put(c, tc.pv))
 			if got := c.VolumesLosingFinalizer(someDriver); len(got) > 0 != tc.want {
 				t.Errorf("got %v, want one: %v", got, tc.want)
 			}

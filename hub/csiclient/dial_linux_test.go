@@ -10,14 +10,10 @@ import (
 func TestMachineThatIsGoneIsFoundOutWithinHalfAMinute(t *testing.T) {
 	d := startTCPDriver(t, nil)
 	conn, err := connectRaw(testContext(t), d.endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	raw, err := conn.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for option, want := range map[int]int{
 		unix.TCP_KEEPIDLE: 15, unix.TCP_KEEPINTVL: 5, unix.TCP_KEEPCNT: 3,
 	} {

@@ -88,9 +88,7 @@ func TestServerThatAcceptsAndNeverAnswersIsGivenUp(t *testing.T) {
 		},
 		"a TLS port": func(t *testing.T) registry.Driver {
 			silent, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { silent.Close() }) // connections wait in its queue, accepted by nobody but the kernel
 			return secured(registry.Endpoint("tcp://"+silent.Addr().String()), newParties(t).files)
 		},
@@ -116,9 +114,7 @@ func rawServer(t *testing.T, answers map[string][]byte, more ...grpc.ServerOptio
 	}
 	endpoint := socket(t)
 	listener, err := net.Listen(endpoint.Network(), endpoint.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := grpc.NewServer(append(more, grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		full, _ := grpc.MethodFromServerStream(stream)
 		method := full[strings.LastIndexByte(full, '/')+1:]

@@ -2,26 +2,19 @@ package csiclient
 
 import (
 	"bytes"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding/gzip" // the hub links it: a driver may compress its answers
 	"google.golang.org/grpc/status"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // All workers of a driver may get such answers at once.
@@ -67,73 +60,6 @@ func TestPublishContextIsTakenUpToTheLimitOfAnAnswer(t *testing.T) {
 	}
 }
 
-// gRPC keeps each frame until the answer is whole.
-func TestAnswerInFramesOfOneByteIsTaken(t *testing.T) {
-	t.Parallel()
-	_, err := Connect(testContext(t), at(frameServer(t, 1)), nil)
-	// The answer has no name in it.
-	if _, ok := errors.AsType[*NameError](err); !ok {
-		t.Errorf("got %v", err)
-	}
-}
-
-// frameServer answers each call with 60 KiB in DATA frames of a size.
-func frameServer(t *testing.T, size int) registry.Endpoint {
-	t.Helper()
-	const length = 60 << 10
-	message := append(binary.BigEndian.AppendUint32([]byte{0}, length), field(9, make([]byte, length-4)...)...)
-	return listen(t, func(conn net.Conn) {
-		go func() {
-			defer conn.Close()
-			_ = answerInFrames(conn, message, size)
-		}()
-	})
-}
-
-func answerInFrames(conn net.Conn, message []byte, size int) error {
-	return answerCalls(conn, func(framer *http2.Framer, stream uint32) error {
-		err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndHeaders: true, BlockFragment: headerBlock(":status", "200", "content-type", "application/grpc")})
-		for rest := message; len(rest) > 0 && err == nil; {
-			part := rest[:min(size, len(rest))]
-			rest = rest[len(part):]
-			err = framer.WriteData(stream, false, part)
-		}
-		if err != nil {
-			return err
-		}
-		return framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndHeaders: true, EndStream: true, BlockFragment: headerBlock("grpc-status", "0")})
-	})
-}
-
-// answerCalls is a server of HTTP/2 that has an answer written for each call. It blocks until the connection ends.
-func answerCalls(conn net.Conn, answer func(framer *http2.Framer, stream uint32) error) error {
-	if _, err := io.CopyN(io.Discard, conn, int64(len(http2.ClientPreface))); err != nil {
-		return err
-	}
-	framer := http2.NewFramer(conn, conn)
-	if err := framer.WriteSettings(); err != nil {
-		return err
-	}
-	for {
-		frame, err := framer.ReadFrame()
-		if _, isCall := frame.(*http2.HeadersFrame); err == nil && isCall {
-			err = answer(framer, frame.Header().StreamID)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-func headerBlock(fields ...string) []byte {
-	var block bytes.Buffer
-	encoder := hpack.NewEncoder(&block)
-	for i := 0; i < len(fields); i += 2 {
-		_ = encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}) // a Buffer takes everything
-	}
-	return block.Bytes()
-}
-
 // The code ResourceExhausted of a driver means that a node is full. The hub must not take its own limit for that, nor
 // the text of a driver for its own limit.
 func TestErrorOfTheDriverThatReadsLikeALimitStaysAsItIs(t *testing.T) {
@@ -176,68 +102,6 @@ func TestErrorTextAboveTheLimitIsAnErrorThatSaysSo(t *testing.T) {
 	if err := s.Probe(ctx); err != nil {
 		t.Errorf("the session does not go on after that: %v", err)
 	}
-}
-
-// Other servers send what they like.
-func TestHeadersAboveTheLimitAreNotTaken(t *testing.T) {
-	many := make([]hpack.HeaderField, 0, 4096)
-	for i := range cap(many) {
-		many = append(many, hpack.HeaderField{Name: fmt.Sprintf("x-%d", i), Value: "some"})
-	}
-	for _, tc := range []struct {
-		name   string
-		fields []hpack.HeaderField
-	}{
-		{"one long text", []hpack.HeaderField{{Name: "grpc-message", Value: strings.Repeat("x", 8<<20)}}},
-		{"long details", []hpack.HeaderField{{Name: "grpc-status-details-bin", Value: strings.Repeat("A", 8<<20)}}},
-		{"many fields", many},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			_, err := Connect(testContext(t), at(headerServer(t, tc.fields)), nil)
-			if err == nil || !strings.Contains(err.Error(), "driver "+driverName+" to Probe") || !strings.Contains(err.Error(), fmt.Sprintf("more than %d bytes", maxHeaders)) {
-				t.Errorf("got %.400v", err)
-			}
-		})
-	}
-}
-
-// headerServer answers each call with an error that has more headers.
-func headerServer(t *testing.T, more []hpack.HeaderField) registry.Endpoint {
-	t.Helper()
-	return listen(t, func(conn net.Conn) {
-		go func() {
-			defer conn.Close()
-			_ = answerWithHeaders(conn, more)
-		}()
-	})
-}
-
-func answerWithHeaders(conn net.Conn, more []hpack.HeaderField) error {
-	return answerCalls(conn, func(framer *http2.Framer, stream uint32) error {
-		var block strings.Builder
-		encoder := hpack.NewEncoder(&block)
-		for _, f := range append([]hpack.HeaderField{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}, {Name: "grpc-status", Value: "9"}}, more...) {
-			if err := encoder.WriteField(f); err != nil {
-				return err
-			}
-		}
-		return writeHeaders(framer, stream, []byte(block.String()))
-	})
-}
-
-// writeHeaders writes a block of headers in frames of the size that every peer takes.
-func writeHeaders(framer *http2.Framer, stream uint32, block []byte) error {
-	const size = 16 << 10
-	first := block[:min(size, len(block))]
-	rest := block[len(first):]
-	err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: first, EndStream: true, EndHeaders: len(rest) == 0})
-	for len(rest) > 0 && err == nil {
-		part := rest[:min(size, len(rest))]
-		rest = rest[len(part):]
-		err = framer.WriteContinuation(stream, len(rest) == 0, part)
-	}
-	return err
 }
 
 // A compressed answer has a thousandth of the size that it takes in memory.

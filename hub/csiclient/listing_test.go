@@ -55,9 +55,7 @@ func storage(volumes int) *csi.ListVolumesResponse {
 func encoded(t testing.TB, m proto.Message) []byte {
 	t.Helper()
 	data, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }
 
@@ -72,9 +70,7 @@ func TestListingTakesAllPages(t *testing.T) {
 			GainAttachments: []fakecsi.VolumeNode{{Volume: "a", Node: "n1"}, {Volume: "e", Node: "n2"}},
 		})
 		got, _, err := connect(ctx, t, d.endpoint).ListVolumes(ctx, tc.pageSize)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want := Published{"a": {IDs: []string{"n1"}}, "b": {}, "c": {}, "d": {}, "e": {IDs: []string{"n2"}}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("page size %d (-want +got):\n%s", tc.pageSize, diff)
@@ -114,20 +110,11 @@ func TestListingTellsWhatIsKnownFromWhatIsNot(t *testing.T) {
 				return first, nil
 			})
 			got, _, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("published (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestPublishedNodesHasWhatWasListed(t *testing.T) {
-	nodes := PublishedNodes{IDs: []string{"n1", "n2"}}
-	if !nodes.Has("n2") || nodes.Has("n") || (PublishedNodes{}).Has("") {
-		t.Error("Has is wrong")
 	}
 }
 
@@ -438,9 +425,7 @@ func pipeSession(t *testing.T, server *grpc.Server) *Session {
 	ours, theirs := net.Pipe()
 	conn, err := grpc.NewClient("passthrough:///pipe", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return ours, nil }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	listener := &pipeListener{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
 	listener.conns <- theirs
 	served := make(chan error, 1)

@@ -2,7 +2,6 @@ package csiclient
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,9 +31,7 @@ func (l looks) take(s *Session, n int) {
 func connectFollowing(ctx context.Context, t *testing.T, l looks, d registry.Driver) *Session {
 	t.Helper()
 	s, err := connectAndFollow(ctx, d, nil, l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -65,76 +62,54 @@ func TestReplacedFilesEndTheSessionButNotItsCalls(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreNotWholeKeepTheSession(t *testing.T) {
-	ctx := testContext(t)
-	p := newParties(t)
-	d := startTCPDriver(t, p.serverTLS())
-	l := make(looks)
-	s := connectFollowing(ctx, t, l, secured(d.endpoint, p.files))
-	next := p.hubCA.Issue(certtest.Request{})
-	certtest.WriteFile(t, p.files.CertFile, next.CertPEM) // its key follows
-	l.take(s, 4)
-	expired := p.hubCA.Issue(certtest.Request{To: time.Now().Add(-time.Minute)})
-	p.write(t, p.driverCA, expired)
-	l.take(s, 4)
-	assertOpen(t, s)
-	if err := <-publish(ctx, s, "v"); err != nil {
-		t.Error(err)
-	}
-	p.write(t, p.driverCA, next)
-	l.take(s, 3)
-	<-s.Ended().Done()
-}
-
-func TestFilesThatTheDriverDoesNotTakeKeepTheSession(t *testing.T) {
-	ctx := testContext(t)
-	p := newParties(t)
-	d := startTCPDriver(t, p.serverTLS())
-	l := make(looks)
-	s := connectFollowing(ctx, t, l, secured(d.endpoint, p.files))
-	stranger := certtest.NewAuthority(t, "other CA")
-	p.write(t, p.driverCA, stranger.Issue(certtest.Request{}))
-	l.take(s, 4)
-	assertOpen(t, s)
-	if err := <-publish(ctx, s, "v"); err != nil {
-		t.Error(err)
-	}
-	p.write(t, p.driverCA, p.hubCA.Issue(certtest.Request{}))
-	l.take(s, 4)
-	await(ctx, t, s.Ended().Done())
-	if got := d.Books().Methods[fakecsi.GetPluginInfo].Begun; got != 1 {
-		t.Errorf("%d GetPluginInfo calls, want none by tries", got)
-	}
-}
-
-func TestFilesThatWereTakenBackKeepTheSession(t *testing.T) {
-	ctx := testContext(t)
-	p := newParties(t)
-	d := startTCPDriver(t, p.serverTLS())
-	l := make(looks)
-	own := p.hubCA.Issue(certtest.Request{})
-	p.write(t, p.driverCA, own)
-	s := connectFollowing(ctx, t, l, secured(d.endpoint, p.files))
-	p.write(t, p.driverCA, certtest.NewAuthority(t, "other CA").Issue(certtest.Request{}))
-	l.take(s, 3)
-	p.write(t, p.driverCA, own)
-	l.take(s, 4)
-	assertOpen(t, s)
-}
-
-func TestFilesThatDoNotVouchForTheDriverEndTheSession(t *testing.T) {
-	for name, own := range map[string]certtest.Request{"own certificate is valid": {}, "own certificate has expired": {To: time.Now().Add(-time.Minute)}} {
+func TestSessionEndsIfTheDriverTakesTheNewFilesOrTheseDoNotVouchForItAnyMore(t *testing.T) {
+	expired := certtest.Request{To: time.Now().Add(-time.Minute)}
+	for name, c := range map[string]struct {
+		change func(t *testing.T, p *parties, own certtest.Pair, look func())
+		ends   bool
+	}{
+		"replaced": {func(t *testing.T, p *parties, _ certtest.Pair, _ func()) {
+			p.write(t, p.driverCA, p.hubCA.Issue(certtest.Request{}))
+		}, true},
+		"key not yet written": {func(t *testing.T, p *parties, _ certtest.Pair, _ func()) {
+			certtest.WriteFile(t, p.files.CertFile, p.hubCA.Issue(certtest.Request{}).CertPEM)
+		}, false},
+		"expired": {func(t *testing.T, p *parties, _ certtest.Pair, _ func()) {
+			p.write(t, p.driverCA, p.hubCA.Issue(expired))
+		}, false},
+		"not taken by the driver": {func(t *testing.T, p *parties, _ certtest.Pair, _ func()) {
+			p.write(t, p.driverCA, certtest.NewAuthority(t, "other CA").Issue(certtest.Request{}))
+		}, false},
+		"taken back": {func(t *testing.T, p *parties, own certtest.Pair, look func()) {
+			p.write(t, p.driverCA, certtest.NewAuthority(t, "other CA").Issue(certtest.Request{}))
+			look()
+			p.write(t, p.driverCA, own)
+		}, false},
+		"another CA": {func(t *testing.T, p *parties, _ certtest.Pair, _ func()) {
+			p.write(t, certtest.NewAuthority(t, "new CA"), p.hubCA.Issue(certtest.Request{}))
+		}, true},
+		"another CA, own certificate expired": {func(t *testing.T, p *parties, _ certtest.Pair, _ func()) {
+			p.write(t, certtest.NewAuthority(t, "new CA"), p.hubCA.Issue(expired))
+		}, true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			ctx := testContext(t)
-			p := newParties(t)
-			d := startTCPDriver(t, p.serverTLS())
-			l := make(looks)
+			ctx, p, l := testContext(t), newParties(t), make(looks)
+			d, own := startTCPDriver(t, p.serverTLS()), p.hubCA.Issue(certtest.Request{})
+			p.write(t, p.driverCA, own)
 			s := connectFollowing(ctx, t, l, secured(d.endpoint, p.files))
-			p.write(t, certtest.NewAuthority(t, "new CA"), p.hubCA.Issue(own))
-			l.take(s, 3)
+			c.change(t, p, own, func() { l.take(s, 3) })
+			l.take(s, 4)
+			if c.ends {
+				await(ctx, t, s.Ended().Done())
+				return
+			}
+			assertOpen(t, s)
+			must(t, <-publish(ctx, s, "v"))
+			p.write(t, p.driverCA, p.hubCA.Issue(certtest.Request{}))
+			l.take(s, 4)
 			await(ctx, t, s.Ended().Done())
-			if _, err := Connect(ctx, secured(d.endpoint, p.files), nil); err == nil {
-				t.Error("connected")
+			if got := d.Books().Methods[fakecsi.GetPluginInfo].Begun; got != 1 {
+				t.Errorf("%d GetPluginInfo calls, want none by tries", got)
 			}
 		})
 	}
@@ -146,88 +121,5 @@ func await(ctx context.Context, t *testing.T, closed <-chan struct{}) {
 	case <-closed:
 	case <-ctx.Done():
 		t.Fatal("waited in vain")
-	}
-}
-
-// The owner of Sessions connects anew, as the hub does, while calls go on all the
-// time.
-func TestRotationUnderLoadFailsNoCall(t *testing.T) {
-	ctx := testContext(t)
-	p := newParties(t)
-	config := p.serverTLS()
-	d := startTCPDriver(t, config)
-	d.turn(t, fakecsi.Knobs{Latency: map[fakecsi.Method]fakecsi.Latency{fakecsi.ControllerPublishVolume: {Base: time.Millisecond}}})
-	l := make(looks)
-	owner := &owner{session: connectFollowing(ctx, t, l, secured(d.endpoint, p.files))}
-
-	stop := make(chan struct{})
-	var callers sync.WaitGroup
-	for i := range 8 {
-		callers.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if err := owner.publish(ctx, volumeName(i, n)); err != nil {
-					t.Errorf("a call failed: %v", err)
-					return
-				}
-			}
-		})
-	}
-	for range 10 {
-		begun := d.Books().Methods[fakecsi.ControllerPublishVolume].Begun
-		d.awaitCall(ctx, t, fakecsi.ControllerPublishVolume, begun+20)
-		p.write(t, p.driverCA, p.hubCA.Issue(certtest.Request{}))
-		old := owner.current()
-		l.take(old, 3)
-		<-old.Ended().Done()
-		owner.replace(connectFollowing(ctx, t, l, secured(d.endpoint, p.files)))
-	}
-	close(stop)
-	callers.Wait()
-	if b := d.Books(); b.ViolationCount > 0 || b.Methods[fakecsi.ControllerPublishVolume].Codes["Canceled"] > 0 {
-		t.Errorf("violations %v, publishes %+v", b.Violations, b.Methods[fakecsi.ControllerPublishVolume])
-	}
-}
-
-func volumeName(caller, n int) string {
-	return string(rune('a'+caller)) + "-" + time.Duration(n).String()
-}
-
-// owner holds the Session of the moment.
-type owner struct {
-	mu      sync.Mutex
-	session *Session
-}
-
-func (o *owner) current() *Session {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.session
-}
-
-func (o *owner) replace(s *Session) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.session = s
-}
-
-// publish makes a call, again on the next Session if this one was not to begin it any
-// more. A call that was begun and cut off would fail, and is not made again.
-func (o *owner) publish(ctx context.Context, volume string) error {
-	for {
-		s := o.current()
-		err := <-publish(ctx, s, volume)
-		if status.Code(err) != codes.Unavailable || status.Convert(err).Message() != "the connection to the driver has ended" {
-			return err
-		}
-		select {
-		case <-s.Ended().Done():
-		case <-ctx.Done():
-			return ctx.Err()
-		}
 	}
 }

@@ -55,16 +55,10 @@ func (p *parties) serverTLS() *tls.Config {
 func startTCPDriver(t *testing.T, config *tls.Config) driver {
 	t.Helper()
 	backend, err := fakecsi.New(fakecsi.Options{Name: driverName, VendorVersion: "1.2.3"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server, err := fakecsi.NewServer(fakecsi.ServerOptions{Backend: backend, Endpoint: "tcp://127.0.0.1:0", TLS: config})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, server.Start())
 	t.Cleanup(server.Crash)
 	return driver{Backend: backend, server: server, endpoint: registry.Endpoint(server.Endpoint())}
 }
@@ -95,9 +89,7 @@ func TestDriverIsReachedOverTCP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := testContext(t)
 			s, err := Connect(ctx, secured(d.endpoint, d.tls), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer s.Close()
 			if err := <-publish(ctx, s, "v"); err != nil {
 				t.Error(err)
@@ -236,9 +228,7 @@ func TestServerThatWaitsForTheClientToSpeakIsNoError(t *testing.T) {
 func listenTLS(t *testing.T, config *tls.Config, serve func(*tls.Conn)) registry.Endpoint {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -82,12 +82,8 @@ func TestFramesAreFoundInTheBytesHoweverTheseAreCut(t *testing.T) {
 	sent.WriteString(http2.ClientPreface)
 	framer := http2.NewFramer(&sent, nil)
 	for _, length := range []int{300, 1, 0, 40, 70000} {
-		if err := framer.WriteRawFrame(http2.FrameHeaders, 0, 1, make([]byte, length)); err != nil {
-			t.Fatal(err)
-		}
-		if err := framer.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, 2*length)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, framer.WriteRawFrame(http2.FrameHeaders, 0, 1, make([]byte, length)))
+		must(t, framer.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, 2*length)))
 	}
 	for _, size := range []int{1, 2, 7, 9, 24, 33, 1000, sent.Len()} {
 		s, begun := newFrameScanner(), 0

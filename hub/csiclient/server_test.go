@@ -29,9 +29,7 @@ func testContext(t *testing.T) context.Context {
 func socket(t *testing.T) registry.Endpoint {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return registry.Endpoint("unix://" + filepath.Join(dir, "csi.sock"))
 }
@@ -54,35 +52,27 @@ func startDriver(t *testing.T, knobs fakecsi.Knobs) driver {
 	if d.server, err = fakecsi.NewServer(fakecsi.ServerOptions{Backend: d.Backend, Endpoint: string(d.endpoint)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.server.Start())
 	t.Cleanup(d.server.Crash)
 	return d
 }
 
 func (d driver) turn(t *testing.T, knobs fakecsi.Knobs) {
 	t.Helper()
-	if err := d.Set(knobs); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Set(knobs))
 }
 
 // awaitCall returns when so many calls of the method are, or were, in flight.
 func (d driver) awaitCall(ctx context.Context, t *testing.T, method fakecsi.Method, begun int) {
 	t.Helper()
 	err := d.Wait(ctx, func(b fakecsi.Books) bool { return b.Methods[method].Begun >= begun })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func connect(ctx context.Context, t *testing.T, endpoint registry.Endpoint) *Session {
 	t.Helper()
 	s, err := Connect(ctx, at(endpoint), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -117,9 +107,7 @@ func (l lister) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*
 func newLister(t *testing.T, list func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error)) *grpc.Server {
 	t.Helper()
 	backend, err := fakecsi.New(fakecsi.Options{Name: driverName})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := grpc.NewServer()
 	csi.RegisterIdentityServer(server, backend)
 	csi.RegisterControllerServer(server, lister{Backend: backend, list: list})
@@ -131,9 +119,7 @@ func startLister(t *testing.T, list func(context.Context, *csi.ListVolumesReques
 	t.Helper()
 	endpoint, server := socket(t), newLister(t, list)
 	listener, err := fakecsi.Listen(string(endpoint))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -143,4 +129,11 @@ func startLister(t *testing.T, list func(context.Context, *csi.ListVolumesReques
 		}
 	})
 	return endpoint
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -116,9 +116,7 @@ type world struct {
 func newWorld(t *testing.T, driver attach.Driver, objects ...any) *world {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cluster := cache.New(kube)
 	w := &world{t: t, table: volume.NewTable(finalizer), drift: registry.Drift{Unexpected: registry.UnexpectedDetach}, driver: driver, during: func() {}, node: &corev1.Node{}}
 	logger := klog.Background()
@@ -179,17 +177,13 @@ func (w *world) put(objects ...any) {
 		case *corev1.PersistentVolume:
 			obj = o.DeepCopy()
 		}
-		if err := cachetest.Put(w.watch.Cluster, obj); err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, cachetest.Put(w.watch.Cluster, obj))
 	}
 }
 
 func (w *world) remove(obj any) {
 	w.t.Helper()
-	if err := cachetest.Remove(w.watch.Cluster, obj); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, cachetest.Remove(w.watch.Cluster, obj))
 }
 
 func (w *world) Ended() context.Context { return context.Background() }
@@ -201,4 +195,11 @@ func (w *world) ListVolumes(context.Context, int) (csiclient.Published, time.Dur
 		return nil, 0, errors.New("no list")
 	}
 	return w.listed, time.Second, nil
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

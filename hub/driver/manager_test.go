@@ -22,9 +22,7 @@ import (
 func managerOf(t testing.TB, spec registry.Driver, leaseDuration time.Duration) *Manager {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cluster := cache.New(kube)
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
 	o := &Options{Kube: kube, LeaseDuration: leaseDuration, Metrics: status.NewMetrics(), Cluster: cluster,

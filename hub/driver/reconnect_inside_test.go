@@ -15,9 +15,7 @@ func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := routed(t)
 		l.connectTo(publishing{})
-		if err := cachetest.Put(l.driver.Cluster, routedAttachment()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cachetest.Put(l.driver.Cluster, routedAttachment()))
 		l.driver.update(func(s *state) { s.leader = l })
 		runs := 0
 		go l.driver.Queue.Run(t.Context(), func(e *queue.Item) {
@@ -57,9 +55,7 @@ func TestNoChangeIsMissedAfterTheFirstLookAtTheCaches(t *testing.T) {
 	l.driver.update(func(s *state) { s.leader = l })
 	l.driver.setUp(true, func(*state) {})
 	va := routedAttachment()
-	if err := cachetest.Put(l.driver.Cluster, va); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cachetest.Put(l.driver.Cluster, va))
 	l.driver.options.Routes.Handlers().Attachments.OnAdd(va, false)
 	if !l.driver.Queue.Has(queue.AttachmentKey(va.Name)) {
 		t.Error("the VolumeAttachment is found by the next Resync only")

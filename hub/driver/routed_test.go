@@ -46,3 +46,10 @@ func routedAttachment(edits ...func(*storagev1.VolumeAttachment)) *storagev1.Vol
 	}
 	return va
 }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

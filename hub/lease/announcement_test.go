@@ -47,9 +47,7 @@ func TestAReplicaAnnouncesWhatItIsAbleToServe(t *testing.T) {
 	}
 	close(drain)
 	// Deleted by somebody, it is made anew.
-	if err := w.kube.CoordinationV1().Leases(w.namespace).Delete(w.ctx, l.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.kube.CoordinationV1().Leases(w.namespace).Delete(w.ctx, l.Name, metav1.DeleteOptions{}))
 	read("b")
 	r.stop()
 	if _, err := w.kube.CoordinationV1().Leases(w.namespace).Get(w.ctx, l.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -86,17 +84,13 @@ func TestCensusCountsTheLiving(t *testing.T) {
 func TestAnnouncementsOfTheLongDeadAreDeleted(t *testing.T) {
 	w := newWorld(t)
 	l, err := New(Options{Kube: w.kube, Identity: "me", Namespace: w.namespace, Duration: 2 * time.Second, RenewDeadline: time.Second, RetryPeriod: 200 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client := w.kube.CoordinationV1().Leases(w.namespace)
 	for name, age := range map[string]time.Duration{"long-dead": time.Hour, "dead": 59 * time.Minute, "risen": 2 * time.Hour} {
 		holder := name
 		lease, err := client.Create(w.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{replicaLabel: "true"}},
 			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		l.observations.saw(lease)
 		n := Name{w.namespace, name}
 		s := l.observations.get(n)
@@ -111,9 +105,7 @@ func TestAnnouncementsOfTheLongDeadAreDeleted(t *testing.T) {
 	}
 	newAnnouncer(l).deleteOld(w.ctx)
 	left, err := client.List(w.ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for _, lease := range left.Items {
 		names = append(names, lease.Name)

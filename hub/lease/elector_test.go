@@ -32,9 +32,7 @@ func (w *world) sidecar(driver, identity string, o Options) (leads <-chan struct
 			OnStoppedLeading: func() {},
 		},
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	ctx, cancel := context.WithCancel(klog.NewContext(w.ctx, quiet(klog.Background())))
 	ended := make(chan struct{})
 	go func() { defer close(ended); elector.Run(ctx) }()
@@ -106,9 +104,7 @@ func TestALeaseReadsAsIfAnElectorHadWrittenIt(t *testing.T) {
 		for i, driver := range []string{"hub", "elector"} {
 			l := w.get(driver)
 			spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&l.Spec)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if spec["holderIdentity"] != "" {
 				spec["holderIdentity"] = "the holder"
 			}

@@ -60,9 +60,7 @@ func TestExploreLease(t *testing.T) {
 				t.Skip("only with EXPLORE=10m, say")
 			}
 			r, err := explore.Run(t.Context(), w.model, explore.Options{For: each})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if r.Counterexample != nil || !w.large && !r.Complete() {
 				t.Error(r)
 			}
@@ -81,9 +79,7 @@ func TestExploreLeaseNeedsItsAssumptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := explore.Run(t.Context(), m, explore.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if r.Counterexample == nil || r.Counterexample.Kind != explore.StateWrong {
 				t.Errorf("no violation was found:\n%v", r)
 			}

@@ -14,9 +14,7 @@ import (
 func TestAHolderThatDoesNotRenewIsNotTakenForAHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := New(Options{Kube: fake.NewClientset(), Identity: "hub-0", Namespace: "hub", Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		n, watched := Name{"kube-system", "l"}, Name{"kube-system", "l"}
 		written := func(version string) *coordinationv1.Lease {
 			return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: n.Namespace, Name: n.Name, ResourceVersion: version},

@@ -32,9 +32,7 @@ func lockIn(t *testing.T, api http.RoundTripper, identity string) *lock {
 	kube := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://fakekube", Transport: api, QPS: -1,
 		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}})
 	l, err := New(Options{Kube: kube, Identity: identity, Namespace: "hub", Alone: true, Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l.lock(Name{"hub", "d"})
 }
 
@@ -44,16 +42,12 @@ func TestALeaseCountsFromWhenItsWriteWasSent(t *testing.T) {
 		const late = 2 * time.Second
 		k := lockIn(t, lateAnswers{fakekube.New(), late}, "a")
 		term, err := k.acquire(t.Context(), observation{known: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := term.lastRenewal().age(); got != late {
 			t.Errorf("acquired %v ago, want %v", got, late)
 		}
 		time.Sleep(time.Second)
-		if err := k.renew(t.Context(), term); err != nil {
-			t.Fatal(err)
-		}
+		must(t, k.renew(t.Context(), term))
 		if got := term.lastRenewal().age(); got != late {
 			t.Errorf("renewed %v ago, want %v", got, late)
 		}
@@ -69,9 +63,7 @@ func TestALeaseThatAnotherHasTakenSinceItWasSeenIsNotTaken(t *testing.T) {
 		}
 		a, b := lockIn(t, api, "a"), lockIn(t, api, "b")
 		seen, err := b.read(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := a.acquire(t.Context(), seen); err != nil {
 			t.Fatal(err)
 		}

@@ -27,9 +27,7 @@ func (w *world) make(driver, holder string, seconds int32) *coordinationv1.Lease
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
 			AcquireTime: &now, RenewTime: &now, LeaseTransitions: &seven},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return l
 }
 
@@ -208,9 +206,7 @@ func TestLeaseDeletedWhileHeldIsMadeAnewByItsHolderOnly(t *testing.T) {
 		term := a.term("d")
 		b.hold("d")
 		b.waitsFor("d", "held by "+a.options.Identity)
-		if err := w.kube.CoordinationV1().Leases(w.namespace).Delete(w.ctx, registry.LeaseName("d"), metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.kube.CoordinationV1().Leases(w.namespace).Delete(w.ctx, registry.LeaseName("d"), metav1.DeleteOptions{}))
 		for {
 			l, err := w.kube.CoordinationV1().Leases(w.namespace).Get(w.ctx, registry.LeaseName("d"), metav1.GetOptions{})
 			if err == nil {

@@ -14,9 +14,7 @@ func TestLeasesThatWereAcquiredTogetherAreRenewedOneAfterTheOther(t *testing.T) 
 		w.start("a")
 		time.Sleep(time.Minute)
 		leases, err := w.kube.CoordinationV1().Leases("hub").List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		const period, parts, least = 5 * time.Second, 5, 10 // 40 of 200 are expected in each part
 		now, counts := time.Now(), [parts]int{}
 		for _, l := range leases.Items {

@@ -83,9 +83,7 @@ func (w *world) makeNamespace() string {
 		return "elsewhere"
 	}
 	ns, err := w.kube.CoreV1().Namespaces().Create(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "lease-"}}, metav1.CreateOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return ns.Name
 }
 
@@ -399,13 +397,18 @@ func (w *world) lease(driver string) Name { return Name{w.namespace, registry.Le
 func (w *world) get(driver string) *coordinationv1.Lease {
 	w.t.Helper()
 	l, err := w.kube.CoordinationV1().Leases(w.namespace).Get(w.ctx, registry.LeaseName(driver), metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return l
 }
 
 func (w *world) holder(driver string) string {
 	w.t.Helper()
 	return ptr.Deref(w.get(driver).Spec.HolderIdentity, "")
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -58,7 +58,7 @@ func (a afterRead) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestDanglingPublicationIsDetachedIfItsOwnerVanishesWhileItIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owner := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.Name, va.UID = "owner", "uid-2" })
-		api, session := answers{"owner": owner}, &unpublishing{}
+		api, session := answers{"owner": owner}, &recording{}
 		var d *routedWorker
 		d = routedOn(t, kubeOn(t, afterRead{api, func(name string) {
 			if api[name] == owner {
@@ -67,15 +67,37 @@ func TestDanglingPublicationIsDetachedIfItsOwnerVanishesWhileItIsRead(t *testing
 			}
 		}}))
 		d.connectTo(session)
-		if err := cachetest.Put(d.Cluster, owner); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cachetest.Put(d.Cluster, owner))
 		d.Table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget}, false)
 		for e := d.start(t); e != nil; e = d.start(t) {
 			d.Work(t.Context(), e)
 		}
-		if _, dangling := d.Table.Dangling(routedTarget); session.calls != 1 || dangling {
-			t.Errorf("%d calls, dangling %v; want it detached", session.calls, dangling)
+		if _, dangling := d.Table.Dangling(routedTarget); len(session.calls) != 1 || dangling {
+			t.Errorf("%d calls, dangling %v; want it detached", len(session.calls), dangling)
+		}
+	})
+}
+
+// The watch can tell of the owner's end before the answer of its read is used.
+func TestWhatAnOwnerLeavesWhileTheDriverDrainsIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.Name, va.UID = "owner", "uid-2" })
+		api, session := answers{"owner": owner}, &recording{}
+		var d *routedWorker
+		d = routedOn(t, kubeOn(t, afterRead{api, func(name string) {
+			if api[name] == owner {
+				delete(api, name)
+				d.Table.ObserveDeletion(volume.IdentityOf(owner), attach.Record{Target: routedTarget}, time.Now())
+			}
+		}}))
+		d.connectTo(session)
+		must(t, cachetest.Put(d.Cluster, owner))
+		d.Table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget}, false)
+		d.Table.Close()
+		u, _ := d.Table.Dangling(routedTarget)
+		_ = d.detachDangling(t.Context(), d.newRound(), u)
+		if _, dangling := d.Table.Dangling(routedTarget); len(session.calls) == 0 && !dangling {
+			t.Error("published and forgotten")
 		}
 	})
 }

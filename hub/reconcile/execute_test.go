@@ -2,12 +2,9 @@ package reconcile
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -27,17 +24,13 @@ func TestLimitIsAskedOnceForEachWriteAndARefusalRepeatsNoCall(t *testing.T) {
 			x.budget.SetBurst(100)
 			time.Sleep(time.Second) // it fills up
 			x.budget.SetLimit(rate.Limit(1e-9))
-			if err := x.look(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, x.look())
 			// PersistentVolume, VolumeAttachment, status.
 			if asked := 100 - int(x.budget.Tokens()+0.5); asked != 3 {
 				t.Errorf("an attach has asked %d times, want 3", asked)
 			}
 			x.delete()
-			if err := x.look(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, x.look())
 			if asked := 100 - int(x.budget.Tokens()+0.5); asked != 4 {
 				t.Errorf("attach and detach have asked %d times, want 4", asked)
 			}
@@ -79,25 +72,11 @@ func TestLimitIsAskedOnceForEachWriteAndARefusalRepeatsNoCall(t *testing.T) {
 	})
 }
 
-// lossy loses answers to writes of a status.
-type lossy struct {
-	next  http.RoundTripper
-	loses *bool
-}
-
-func (l lossy) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !*l.loses || !strings.HasSuffix(r.URL.Path, "/status") {
-		return l.next.RoundTrip(r)
-	}
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
-		Body: io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF)), Request: r}, nil
-}
-
 // An API server that ends in the middle of an answer has refused nothing: the driver was
 // asked again for a volume that was attached.
 func TestAnswerToTheStatusThatIsCutOffLeadsToNoSecondCall(t *testing.T) {
 	loses := true
-	inExecution(t, func(next http.RoundTripper) http.RoundTripper { return lossy{next, &loses} }, func(x *executing) {
+	inExecution(t, func(next http.RoundTripper) http.RoundTripper { return answerless{next, &loses, false} }, func(x *executing) {
 		if err := x.look(); err == nil || isOfTheVolume(&queue.Item{}, err) {
 			t.Errorf("%v: want an error that is not for the status", err)
 		}
@@ -177,9 +156,7 @@ func TestNothingIsDoneAfterAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inExecution(t, nil, func(x *executing) {
 				if c.detach {
-					if err := x.look(); err != nil {
-						t.Fatal(err)
-					}
+					must(t, x.look())
 					x.delete()
 				}
 				before := 0
@@ -240,9 +217,7 @@ func TestAttachGoesOnAfterOneAnswerAtThePreviousTargetAndADetachAfterThree(t *te
 	})
 	t.Run("detach", func(t *testing.T) {
 		inExecution(t, nil, func(x *executing) {
-			if err := x.look(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, x.look())
 			x.register("id-new")
 			x.recording.answer = refuse
 			x.delete()

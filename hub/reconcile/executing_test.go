@@ -75,15 +75,11 @@ func inExecution(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper, f
 		}), routedAttachment()
 		pv.ResourceVersion, va.ResourceVersion, va.UID = "", "", ""
 		pv, err := x.kube.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := x.kube.StorageV1().VolumeAttachments().Create(t.Context(), va, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := cachetest.Put(x.Cluster, stored(pv)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cachetest.Put(x.Cluster, stored(pv)))
 		x.register("id")
 		x.catchUpCache()
 		f(x)
@@ -99,17 +95,13 @@ func (x *executing) register(nodeID string) {
 	if err == nil {
 		err = cachetest.Put(x.Cluster, node)
 	}
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, err)
 }
 
 func (x *executing) get() *storagev1.VolumeAttachment {
 	x.t.Helper()
 	va, err := x.kube.StorageV1().VolumeAttachments().Get(x.t.Context(), "va", metav1.GetOptions{})
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, err)
 	return va
 }
 
@@ -117,17 +109,13 @@ func (x *executing) get() *storagev1.VolumeAttachment {
 func (x *executing) catchUpCache() {
 	x.t.Helper()
 	va := x.get()
-	if err := cachetest.Put(x.Cluster, va); err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, cachetest.Put(x.Cluster, va))
 	x.Overlay.VolumeAttachmentChanged(va)
 }
 
 func (x *executing) delete() {
 	x.t.Helper()
-	if err := x.kube.StorageV1().VolumeAttachments().Delete(x.t.Context(), "va", metav1.DeleteOptions{}); err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, x.kube.StorageV1().VolumeAttachments().Delete(x.t.Context(), "va", metav1.DeleteOptions{}))
 	x.catchUpCache()
 }
 

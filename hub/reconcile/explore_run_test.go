@@ -32,9 +32,7 @@ func TestExploreVolumes(t *testing.T) {
 			}
 			m := newVolumeModel(t, c)
 			report, err := explore.Run(context.Background(), m, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Logf("%v\nreplicas: %d values, %d lives", report, len(m.replicas.known), m.replicas.lives)
 			if report.Counterexample != nil {
 				t.Error(report.Counterexample)

@@ -23,9 +23,7 @@ func heldTerm(t *testing.T, kube kubernetes.Interface) (term *lease.Term, end fu
 	t.Helper()
 	leases, err := lease.New(lease.Options{Kube: kube, Identity: "hub", Namespace: "hub", Alone: true,
 		Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	held, letGo, ended := make(chan *lease.Term), make(chan struct{}), make(chan error)
 	go func() {
 		ended <- leases.Hold(t.Context(), lease.Candidacy{Driver: routedDriver, Lease: lease.Name{Namespace: "hub", Name: "lease"},
@@ -76,27 +74,17 @@ func (p *pausing) ControllerPublishVolume(ctx context.Context, r *csi.Controller
 
 func TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess(t *testing.T) {
 	dir, err := os.MkdirTemp("", "fenced") // short enough for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	endpoint := "unix://" + dir + "/s"
 	backend, err := fakecsi.New(fakecsi.Options{Name: routedDriver})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server, err := fakecsi.NewServer(fakecsi.ServerOptions{Backend: backend, Endpoint: endpoint})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, server.Start())
 	t.Cleanup(server.Crash)
 	session, err := csiclient.Connect(t.Context(), registry.Driver{Name: routedDriver, Endpoint: registry.Endpoint(endpoint)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(session.Close)
 	api := fakekube.New()
 	d := routedOn(t, api.Client())
@@ -112,9 +100,7 @@ func TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess(t *testing.T) {
 			}}}, nil)
 		return err
 	}
-	if err := publish(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, publish())
 	paused.pause = end
 	if err := publish(); err == nil || backend.Books().Methods[fakecsi.ControllerPublishVolume].Begun != 1 {
 		t.Errorf("%v: the call was sent", err)

@@ -22,16 +22,10 @@ func TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone(t *testing.
 		if _, err := volumes.Create(x.t.Context(), pv, metav1.CreateOptions{}); err != nil {
 			x.t.Fatal(err)
 		}
-		if err := volumes.Delete(x.t.Context(), pv.Name, metav1.DeleteOptions{}); err != nil {
-			x.t.Fatal(err)
-		}
+		must(x.t, volumes.Delete(x.t.Context(), pv.Name, metav1.DeleteOptions{}))
 		pv, err := volumes.Get(x.t.Context(), pv.Name, metav1.GetOptions{})
-		if err != nil {
-			x.t.Fatal(err)
-		}
-		if err := cachetest.Put(x.Cluster, stored(pv)); err != nil {
-			x.t.Fatal(err)
-		}
+		must(x.t, err)
+		must(x.t, cachetest.Put(x.Cluster, stored(pv)))
 		gone := routedAttachment(func(va *storagev1.VolumeAttachment) {
 			va.Name, va.UID, va.Spec.Source.PersistentVolumeName = "gone", "uid-gone", &pv.Name
 		})

@@ -21,9 +21,7 @@ func TestVolumeAttachmentThatAWriteHasEndedIsGoneHoweverLateTheWatchIs(t *testin
 		now := metav1.Now()
 		va.DeletionTimestamp = &now
 	})
-	if err := cachetest.Put(d.Cluster, deleting); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cachetest.Put(d.Cluster, deleting))
 	if op, _ := d.wanted("va"); op != attach.Detaching {
 		t.Fatalf("%s is wanted, want a detach", op)
 	}
@@ -39,15 +37,11 @@ func TestVolumeAttachmentThatAWriteHasEndedIsGoneHoweverLateTheWatchIs(t *testin
 	if op, _ := d.wanted("va"); op != attach.Idle || d.Overlay.Attachment("va") != nil {
 		t.Errorf("%s is wanted of what is gone", op)
 	}
-	if err := cachetest.Remove(d.Cluster, deleting); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cachetest.Remove(d.Cluster, deleting))
 	d.router.onAttachment(deleting, nil, false)
 	d.Overlay.VolumeAttachmentWritten(answer.DeepCopy()) // the watch may be quicker than the answer
 	next := routedAttachment(func(va *storagev1.VolumeAttachment) { va.UID, va.ResourceVersion = "uid-2", "20" })
-	if err := cachetest.Put(d.Cluster, next); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cachetest.Put(d.Cluster, next))
 	if va := d.Overlay.Attachment("va"); va == nil || va.UID != "uid-2" {
 		t.Errorf("got %v, want the next one of that name", va)
 	}
@@ -70,9 +64,7 @@ func TestWriteThatTookTheFinalizerIsForgottenWithItsEvent(t *testing.T) {
 			d.Overlay.PersistentVolumeWritten(stored(after))
 			event(d.router)
 			// The cache is still at the state before: what the overlay shows is what it has kept.
-			if err := cachetest.Put(d.Cluster, stored(before)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cachetest.Put(d.Cluster, stored(before)))
 			if pv := d.Overlay.Volume("pv"); pv == nil || pv.ResourceVersion != "7" {
 				t.Errorf("the write is kept: %v", pv)
 			}

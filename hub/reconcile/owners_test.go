@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +21,6 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
@@ -52,25 +50,8 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 func kubeOn(t *testing.T, server http.RoundTripper) attach.Kube {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api", Transport: server, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return kube
-}
-
-// unpublishing is a session that counts unpublishes.
-type unpublishing struct {
-	steadySession
-	calls int
-}
-
-func (u *unpublishing) Info() csiclient.Info {
-	return csiclient.Info{Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
-}
-
-func (u *unpublishing) ControllerUnpublishVolume(context.Context, *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
-	u.calls++
-	return &csi.ControllerUnpublishVolumeResponse{}, nil
 }
 
 // routedTarget is where guardedAttachment is noted.
@@ -142,8 +123,8 @@ func TestDanglingPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeTh
 		"the first waits, not second":   {both(next(unguarded, unattached), second), answers{"next": next(unguarded, unattached), "second": second}, nil, volume.Owned},
 	} {
 		// scene is a driver with a dangling publication.
-		scene := func(t *testing.T) (*routedWorker, *unpublishing, volume.Dangling) {
-			d, session := routedOn(t, kubeOn(t, c.server)), &unpublishing{}
+		scene := func(t *testing.T) (*routedWorker, *recording, volume.Dangling) {
+			d, session := routedOn(t, kubeOn(t, c.server)), &recording{}
 			d.connectTo(session)
 			gone := routedAttachment(guardedAttachment)
 			d.restore(d.Table.Open(gone), gone)
@@ -151,9 +132,7 @@ func TestDanglingPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeTh
 				if va == nil {
 					continue
 				}
-				if err := cachetest.Put(d.Cluster, va); err != nil {
-					t.Fatal(err)
-				}
+				must(t, cachetest.Put(d.Cluster, va))
 			}
 			if c.deleted != nil {
 				d.Cluster.KeepDeleted(stored(c.deleted))
@@ -165,10 +144,10 @@ func TestDanglingPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeTh
 			}
 			return d, session, u
 		}
-		check := func(t *testing.T, d *routedWorker, session *unpublishing, calls int, kept bool) {
+		check := func(t *testing.T, d *routedWorker, session *recording, calls int, kept bool) {
 			t.Helper()
-			if _, dangling := d.Table.Dangling(routedTarget); session.calls != calls || dangling != kept {
-				t.Errorf("%d calls, dangling still %v; want %d and %v", session.calls, dangling, calls, kept)
+			if _, dangling := d.Table.Dangling(routedTarget); len(session.calls) != calls || dangling != kept {
+				t.Errorf("%d calls, dangling still %v; want %d and %v", len(session.calls), dangling, calls, kept)
 			}
 		}
 		t.Run(name, func(t *testing.T) {
@@ -202,9 +181,7 @@ func TestVolumeAttachmentOfAnUnknownVolumeIsAskedForOnlyWhereSomethingIsAttached
 	for op, want := range map[attach.Operation]volume.Ownership{attach.Attaching: volume.Unclear, attach.Detaching: volume.NoOwner} {
 		t.Run(op.String(), func(t *testing.T) {
 			d := routedOn(t, kubeOn(t, answers{"next": unknown}))
-			if err := cachetest.Put(d.Cluster, unknown.DeepCopy()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cachetest.Put(d.Cluster, unknown.DeepCopy()))
 			attachment := volume.IdentityOf(routedAttachment())
 			if got, err := d.owners(t.Context(), attachment, routedTarget, op == attach.Detaching); got != want || err != nil {
 				t.Errorf("ownership %d, %v, want %d", got, err, want)

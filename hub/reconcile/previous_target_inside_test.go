@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,17 +13,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
-
-// counted counts requests.
-type counted struct {
-	http.RoundTripper
-	requests int
-}
-
-func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
-	c.requests++
-	return c.RoundTripper.RoundTrip(r)
-}
 
 // moveOn has a VolumeAttachment leave what it has published at routedTarget, for another target.
 func (d *routedWorker) moveOn(t *testing.T, c *volume.Attachment) {
@@ -43,7 +31,7 @@ func (d *routedWorker) moveOn(t *testing.T, c *volume.Attachment) {
 // The node went back to its old ID: the volume was detached there right after it had been attached again.
 func TestPreviousTargetThatIsClaimedAgainIsNotDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, session := routedOn(t, kubeOn(t, answers{})), &unpublishing{}
+		d, session := routedOn(t, kubeOn(t, answers{})), &recording{}
 		d.connectTo(session)
 		va := routedAttachment(guardedAttachment)
 		d.Queue.Add(queue.AttachmentKey(va.Name), queue.AttachLane, queue.Place{Target: routedTarget})
@@ -60,15 +48,15 @@ func TestPreviousTargetThatIsClaimedAgainIsNotDetached(t *testing.T) {
 		if e := d.start(t); e != nil {
 			d.Work(t.Context(), e)
 		}
-		if _, dangling := d.Table.Dangling(routedTarget); session.calls != 0 || dangling || len(c.Disowned) > 0 {
-			t.Errorf("%d calls, dangling %v, left %v; want nothing left of it", session.calls, dangling, c.Disowned)
+		if _, dangling := d.Table.Dangling(routedTarget); len(session.calls) != 0 || dangling || len(c.Disowned) > 0 {
+			t.Errorf("%d calls, dangling %v, left %v; want nothing left of it", len(session.calls), dangling, c.Disowned)
 		}
 	})
 }
 
 func TestPublicationThatIsResolvedBeforeItsWorkerLooksIsNotDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, session := routedOn(t, kubeOn(t, answers{})), &unpublishing{}
+		d, session := routedOn(t, kubeOn(t, answers{})), &recording{}
 		d.connectTo(session)
 		va := routedAttachment(guardedAttachment)
 		d.restore(d.Table.Open(va), va)
@@ -77,8 +65,8 @@ func TestPublicationThatIsResolvedBeforeItsWorkerLooksIsNotDetached(t *testing.T
 		u, _ := d.Table.Dangling(routedTarget)
 		d.Table.Resolve(u)
 		d.Work(t.Context(), e)
-		if session.calls != 0 || d.Queue.Has(e.Key) {
-			t.Errorf("%d calls, entry %v; want nothing left of it", session.calls, d.Queue.Has(e.Key))
+		if len(session.calls) != 0 || d.Queue.Has(e.Key) {
+			t.Errorf("%d calls, entry %v; want nothing left of it", len(session.calls), d.Queue.Has(e.Key))
 		}
 	})
 }
@@ -98,7 +86,7 @@ func TestPreviousTargetWhereTheVolumeIsNotedIsNotDetachedYet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			va := routedAttachment(guardedAttachment)
 			d := routedOn(t, kubeOn(t, answers{va.Name: routedAttachment(guardedAttachment, c.edit)}))
-			d.connectTo(&unpublishing{})
+			d.connectTo(&recording{})
 			attachment := d.Table.Open(va)
 			d.restore(attachment, va)
 			d.moveOn(t, attachment)
@@ -114,13 +102,11 @@ func TestPreviousTargetWhereTheVolumeIsNotedIsNotDetachedYet(t *testing.T) {
 func TestWaitingForOtherCallsAtThePreviousTargetIsNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: routedDriver, NodeID: "id-new"}}}}
-		server := &counted{RoundTripper: answers{"node": node}}
-		d := routedOn(t, kubeOn(t, server))
-		d.connectTo(&unpublishing{})
+		requests := 0
+		d := routedOn(t, kubeOn(t, afterRead{answers{"node": node}, func(string) { requests++ }}))
+		d.connectTo(&recording{})
 		deleted := func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
-		if err := cachetest.Put(d.Cluster, node, routedAttachment(guardedAttachment, deleted), stored(guardedVolume())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cachetest.Put(d.Cluster, node, routedAttachment(guardedAttachment, deleted), stored(guardedVolume())))
 		d.Queue.Add(queue.AttachmentKey("other"), queue.DetachLane, queue.Place{Target: attach.Target{VolumeHandle: "handle", NodeID: "id-other"}})
 		if d.start(t) == nil {
 			t.Fatal("the other does not start")
@@ -128,8 +114,8 @@ func TestWaitingForOtherCallsAtThePreviousTargetIsNoError(t *testing.T) {
 		d.Queue.Add(queue.AttachmentKey("va"), queue.DetachLane, queue.Place{}) // its worker finds where it is
 		d.workOnAttachment(t.Context(), d.start(t))
 		e, _ := d.Queue.Look(queue.AttachmentKey("va"))
-		if e.State != queue.Parked || e.Wait.Kind != queue.WaitVolume || e.Tries != 0 || server.requests != 1 {
-			t.Errorf("%+v after %d requests; want it to wait for the volume after it has read the CSINode", e, server.requests)
+		if e.State != queue.Parked || e.Wait.Kind != queue.WaitVolume || e.Tries != 0 || requests != 1 {
+			t.Errorf("%+v after %d requests; want it to wait for the volume after it has read the CSINode", e, requests)
 		}
 	})
 }

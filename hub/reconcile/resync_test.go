@@ -20,9 +20,7 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 	deleted := func(va *storagev1.VolumeAttachment) {
 		va.Name, va.UID, va.DeletionTimestamp = "deleted", "uid-2", &metav1.Time{Time: time.Now()}
 	}
-	if err := cachetest.Put(d.Cluster, routedAttachment(), routedAttachment(guardedAttachment, deleted)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cachetest.Put(d.Cluster, routedAttachment(), routedAttachment(guardedAttachment, deleted)))
 	vanished := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.Name = "vanished" })
 	d.restore(d.Table.Open(vanished), vanished)
 	d.Resync()
@@ -59,9 +57,7 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 func TestVolumeAttachmentsAreNotLookedThroughForEachDanglingPublication(t *testing.T) {
 	d := routed(t)
 	for i := range 10 {
-		if err := cachetest.Put(d.Cluster, routedAttachment(func(va *storagev1.VolumeAttachment) { va.Name = fmt.Sprint("va-", i) })); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cachetest.Put(d.Cluster, routedAttachment(func(va *storagev1.VolumeAttachment) { va.Name = fmt.Sprint("va-", i) })))
 	}
 	for i := range 1000 {
 		id := volume.Identity{Name: fmt.Sprint("gone-", i), UID: "uid-2"}

@@ -29,9 +29,7 @@ const configureFile = "../../deploy/CONFIGURE.md"
 func documentedRetries(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(configureFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, below, found := strings.Cut(string(text), "\n### Retries\n")
 	if !found {
 		t.Fatalf("%s has no heading Retries", configureFile)

@@ -40,9 +40,7 @@ type routedWorker struct {
 func routed(t testing.TB) *routedWorker {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return routedOn(t, kube)
 }
 
@@ -159,9 +157,7 @@ func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 		t.Fatalf("work out of nothing: %+v", all)
 	}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", DeletionTimestamp: &metav1.Time{}, Finalizers: []string{d.Table.Finalizer}}}
-	if err := cachetest.Put(d.Cluster, stored(pv)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cachetest.Put(d.Cluster, stored(pv)))
 	// The object is of some time before: attached and guarded.
 	r.Attachments.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)})
 	if _, ok := d.Table.Dangling(attach.Target{VolumeHandle: "handle", NodeID: "id"}); !ok {
@@ -200,9 +196,7 @@ func TestOnlyWhatDecidesIsAReasonToLookAgain(t *testing.T) {
 			d.Table.Open(routedAttachment())
 			after := routedAttachment(tc.edit)
 			after.ResourceVersion = "11"
-			if err := cachetest.Put(d.Cluster, after); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cachetest.Put(d.Cluster, after))
 			d.router.onAttachment(nil, after, false)
 			if got := d.Queue.Has(queue.AttachmentKey("va")); got != tc.want {
 				t.Errorf("looked at again: %v, want %v", got, tc.want)
@@ -256,3 +250,10 @@ func (steadySession) Answered()                                      {}
 func (steadySession) Ended() context.Context                         { return context.Background() }
 func (steadySession) UnansweredSince(func(queue.Key) bool) time.Time { return time.Time{} }
 func (steadySession) Since() time.Time                               { return time.Time{} }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -85,13 +85,11 @@ func TestStandbyRemembersWhatWasAttachedByMistakeOnlyOfADriverThatIsCalled(t *te
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
 			if called {
-				d.connectTo(&unpublishing{})
+				d.connectTo(&recording{})
 			} else {
 				d.connectTo(withoutCalls{})
 			}
-			if err := cachetest.Put(d.Cluster, node, stored(guardedVolume())); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cachetest.Put(d.Cluster, node, stored(guardedVolume())))
 			d.router.Close(d.Driver, d.Worker)
 			d.router.onAttachment(routedAttachment(func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }), nil, false)
 			if got := len(danglingAt(d.Table)) == 1; got != called {
@@ -148,13 +146,9 @@ func TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
 			va := routedAttachment(guardedAttachment, bySidecar)
-			if err := cachetest.Put(d.Cluster, va); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cachetest.Put(d.Cluster, va))
 			d.router.onVolume(stored(guardedVolume()), nil, false)
-			if err := cachetest.Remove(d.Cluster, va); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cachetest.Remove(d.Cluster, va))
 			if !served {
 				d.router.Close(d.Driver, d.Worker)
 			}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2/ktesting"
@@ -17,23 +18,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
-
-func TestOnlyErrorsOfTheVolumeAreForItsStatus(t *testing.T) {
-	for name, c := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"the driver's answer":    {&attach.CallError{Err: status.Error(codes.Internal, "no")}, true},
-		"the object has changed": {attach.ErrStale, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := isOfTheVolume(&queue.Item{}, c.err); got != c.want {
-				t.Errorf("for the status: %v, want %v", got, c.want)
-			}
-		})
-	}
-}
 
 // The next try follows at once, and nobody needs to do anything about it.
 func TestFirstChangeOfAnObjectIsNoErrorLine(t *testing.T) {
@@ -80,4 +66,56 @@ func TestOnlyWhatTheDriverSaysInTimeIsAnAnswer(t *testing.T) {
 			t.Error("the deadline of the hub counts as an answer")
 		}
 	})
+}
+
+func TestBudgetOfWritesFollowsTheSettings(t *testing.T) {
+	d := routed(t)
+	if d.budget.Limit() != rate.Inf {
+		t.Errorf("%v writes per second, want no limit by default", d.budget.Limit())
+	}
+	value := d.Settings()
+	value.KubeAPI = registry.KubeAPI{QPS: 0.001, Burst: 2}
+	d.SetLimits(value)
+	for range 2 {
+		if !d.budget.Allow() {
+			t.Error("a write within the burst has to wait")
+		}
+	}
+	if d.budget.Allow() {
+		t.Error("a write beyond the budget passes")
+	}
+	value.KubeAPI = registry.KubeAPI{}
+	d.SetLimits(value)
+	if !d.budget.Allow() {
+		t.Error("a write has to wait for a limit that was taken away")
+	}
+}
+
+func TestBackoffDoublesUpToItsLimit(t *testing.T) {
+	retry := registry.Retry{Initial: 500 * time.Millisecond, Max: time.Minute}
+	lasting := status.Error(codes.InvalidArgument, "no")
+	passing := status.Error(codes.Aborted, "busy")
+	for _, tc := range []struct {
+		name     string
+		failures int
+		err      error
+		random   float64
+		want     time.Duration
+	}{
+		{"first", 1, lasting, 0, 500 * time.Millisecond},
+		{"second", 2, lasting, 0, time.Second},
+		{"seventh", 7, lasting, 0, 32 * time.Second},
+		{"at the limit", 8, lasting, 0, time.Minute},
+		{"long after", 1000, lasting, 0, time.Minute},
+		{"jitter takes off a fifth at most", 8, lasting, 1, 48 * time.Second},
+		{"codes that pass soon wait at most a quarter", 1000, passing, 0, 15 * time.Second},
+		{"no gRPC error", 1000, errors.New("persistentvolume not found"), 0, time.Minute},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := backoff(retry, tc.failures, tc.err, func() float64 { return tc.random })
+			if got != tc.want {
+				t.Errorf("backoff after %d failures: %v, want %v", tc.failures, got, tc.want)
+			}
+		})
+	}
 }

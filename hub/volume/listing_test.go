@@ -34,10 +34,7 @@ func TestListingIsOutOfDateWhereAnEntryWasOrIs(t *testing.T) {
 		"a dangling publication": {func(*volume.Table) {}, func(table *volume.Table) { table.Found(volume.Identity{}, attach.Record{Target: at}) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			table := volume.NewTable("f")
-			table.Queue.Begin()
-			table.Queue.SetLimits(queue.Limits{Workers: 2})
-			table.Queue.Open()
+			table := openTable(2, 0, false)
 			c.before(table)
 			table.Listing(true)
 			c.during(table)
@@ -69,10 +66,7 @@ func TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing(t *testing.T) 
 		"found by a later listing": {func(table *volume.Table) { listed(table, true, false, time.Now().Add(-time.Hour)) }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			table := volume.NewTable("f")
-			table.Queue.Begin()
-			table.Queue.SetLimits(queue.Limits{Workers: 2})
-			table.Queue.Open()
+			table := openTable(2, 0, false)
 			table.Found(volume.Identity{Node: "n", PersistentVolume: "pv"}, attach.Record{Target: at})
 			if u, ok := table.Dangling(at); !ok || !u.Listed {
 				t.Fatalf("not found: %+v", u)
@@ -91,9 +85,7 @@ func listed(table *volume.Table, listed, there bool, began time.Time) {
 
 // Its VolumeAttachment vanished after a listing had shown its volume: this process knows it itself now.
 func TestPublicationThatAVolumeAttachmentLeavesIsNoLongerKnownFromAListingAlone(t *testing.T) {
-	table := volume.NewTable("f")
-	table.Queue.Begin()
-	table.Queue.SetLimits(queue.Limits{Workers: 2})
+	table := openTable(2, 0, false)
 	r := recorded("a")
 	table.Found(volume.Identity{Node: "n", PersistentVolume: "pv"}, r)
 	table.Gone(volume.Identity{Name: "va", UID: "1"}, &r, false)

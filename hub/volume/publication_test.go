@@ -1,11 +1,9 @@
 package volume_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
@@ -30,21 +28,13 @@ func objectOf(name string) *storagev1.VolumeAttachment {
 }
 
 func newOpened() opened {
-	t := volume.NewTable("finalizer")
-	t.Queue.Begin()
-	t.Queue.SetLimits(queue.Limits{Workers: 10})
-	t.Queue.Open()
+	t := openTable(10, 0, false)
 	return opened{t, t.Open(objectOf("va"))}
 }
 
-// publishCall is that of plans.
-var (
-	publishCall = &csi.ControllerPublishVolumeRequest{}
-)
-
 // attachAt and detachAt are plans with all their steps.
 func attachAt(nodeID string) attach.Plan {
-	return attach.Plan{Operation: attach.Attaching, Record: attach.Record{Target: target(nodeID), SecretRef: &corev1.SecretReference{Name: "secret"}, SecretKnown: true}, Publish: publishCall, AttachmentFinalizer: &attach.Patch{}, MarkAttached: true}
+	return attach.Plan{Operation: attach.Attaching, Record: attach.Record{Target: target(nodeID), SecretRef: &corev1.SecretReference{Name: "secret"}, SecretKnown: true}, Publish: &csi.ControllerPublishVolumeRequest{}, AttachmentFinalizer: &attach.Patch{}, MarkAttached: true}
 }
 
 func detachAt(nodeID string) attach.Plan {
@@ -228,31 +218,6 @@ func TestSecretsOfTheLastPublishThatSucceededAreKeptUntilTheUnpublish(t *testing
 	want("unpublished", "")
 }
 
-func TestReleaseThatFailsLeavesTheVolumeAttachmentUnreleased(t *testing.T) {
-	c := newOpened()
-	c.run(detachAt("id-1"), map[volume.EffectKind]volume.Outcome{volume.RemoveFinalizer: {Result: volume.NotDone}})
-	if c.FinalizerWasRemoved(c.known.UID) {
-		t.Error("it is taken for released")
-	}
-	c.run(detachAt("id-1"), nil)
-	if !c.FinalizerWasRemoved(c.known.UID) {
-		t.Error("it is not taken for released")
-	}
-}
-
-// take returns the entry that may start now, nil for none.
-func (c opened) take(t *testing.T) *queue.Item {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	var taken *queue.Item
-	c.Queue.Run(ctx, func(e *queue.Item) {
-		taken = e
-		cancel()
-	})
-	return taken
-}
-
 func TestVolumeIsSharedOnlyIfItWasNotPublishedForASingleNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		record attach.Record // of a publish that has failed
@@ -271,17 +236,17 @@ func TestVolumeIsSharedOnlyIfItWasNotPublishedForASingleNode(t *testing.T) {
 				table.Restore(table.known, c.record)
 				place := func(nodeID string) queue.Place { return queue.Place{Target: target(nodeID), Shared: true} }
 				table.Queue.Add(queue.AttachmentKey("other"), queue.AttachLane, place("id-2"))
-				if table.take(t) == nil {
+				if next(table.Table) == nil {
 					t.Fatal("the first does not start")
 				}
 				// As the caches have it, and as its worker finds it.
 				table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, place("id-1"))
-				if got := table.take(t) != nil; got != c.want {
+				if got := next(table.Table) != nil; got != c.want {
 					t.Errorf("starts beside the other: %v, want %v", got, c.want)
 				}
 				table.Open(objectOf("unplaced"))
 				table.Queue.Add(queue.AttachmentKey("unplaced"), queue.AttachLane, queue.Place{})
-				e := table.take(t)
+				e := next(table.Table)
 				table.Restore(table.Open(objectOf("unplaced")), c.record)
 				if got := table.Queue.MayCall(e, place("id-3")); got != c.want {
 					t.Errorf("goes on beside the other: %v, want %v", got, c.want)
