@@ -108,7 +108,7 @@ func (s *healthScene) api() (map[string]status.Driver, map[string]status.Attachm
 		ready := len(as.Attachments) == len(s.drivers)
 		for _, d := range ds.Drivers {
 			drivers[d.Name] = d
-			ready = ready && d.Health.State == s.healths[d.Name] && (d.Health.State == status.Fine || (d.Work().Stuck == 1) == d.Health.Needs() && len(d.Waiters) > 0)
+			ready = ready && d.Health.State == s.healths[d.Name] && (d.Health.State == status.Fine || (d.Work().Stuck == 1) == d.Health.Needs())
 		}
 		for _, a := range as.Attachments {
 			attachments[a.Driver] = a

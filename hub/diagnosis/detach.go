@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 )
 
-// DetachCommands returns commands that detach a PersistentVolume of a driver from a node where no VolumeAttachment asks
-// for it. They create a VolumeAttachment, so that the hub publishes the volume there once more, which the driver
+// DetachCommands returns commands that detach a PersistentVolume of a driver from a node where it is
+// dangling. They create a VolumeAttachment, so that the hub publishes the volume there once more, which the driver
 // answers with success (CSI spec: ControllerPublishVolume is idempotent), and delete it, so that the hub unpublishes the
 // volume. They need kubectl and the right to create, watch and delete VolumeAttachments. DetachCommands returns nil
 // without a node or a PersistentVolume, and if a name has a character that cannot be printed.

@@ -32,8 +32,7 @@ const (
 	AttachedToNotReadyNode Verdict = "AttachedToNotReadyNode"
 	FinalizerOfAnother     Verdict = "FinalizerOfAnother"
 	BeingDetached          Verdict = "BeingDetached"
-	// Dangling: the volume is or may be attached where no VolumeAttachment asks for it, by a call of the hub or by the
-	// driver's list.
+	// Dangling: the volume is or may be attached without a VolumeAttachment, by a call of the hub or by the driver's list.
 	Dangling Verdict = "Dangling"
 	NodeFull Verdict = "NodeFull" // it can have no more volumes of the driver
 )

@@ -67,7 +67,7 @@ func LaneOf(op attach.Operation) Lane {
 }
 
 // String returns the name of the lane in metrics.
-func (l Lane) String() string { return [...]string{"attach", "detach", "drift", "release"}[l] }
+func (l Lane) String() string { return [...]string{"attach", "detach", "drift", "finalizer"}[l] }
 
 // State is the state of an item.
 type State int8
@@ -112,6 +112,9 @@ type Progress struct {
 	Cause diagnosis.Cause // of Error
 	Call  Flight          // zero: none is in flight
 }
+
+// IsFailing reports whether the last try has failed, and not because the node is full.
+func (p Progress) IsFailing() bool { return p.Tries > 0 && p.Wait.Kind != WaitCapacity }
 
 // Flight is a call in flight.
 type Flight struct {

@@ -94,7 +94,7 @@ func (w *Worker) DanglingLogger(u volume.Dangling) klog.Logger {
 	return w.Logger.WithValues(append(keys, "nodeID", u.Target.NodeID)...)
 }
 
-// Reasons of the Events on VolumeAttachments, on PersistentVolumes that are published where no VolumeAttachment asks
+// Reasons of the Events on VolumeAttachments, on PersistentVolumes that are attached without a VolumeAttachment
 // for them, and on CSIDrivers. Those of an operation begin with its title.
 const (
 	failedEvent   = "Failed"

@@ -12,11 +12,11 @@ import (
 type AttachmentState string
 
 const (
-	Attaching AttachmentState = "attaching" // a worker has it
+	Attaching AttachmentState = "attaching" // a worker has it, for the first time
 	Attached  AttachmentState = "attached"
-	Detaching AttachmentState = "detaching" // a worker has it
+	Detaching AttachmentState = "detaching" // likewise
 	Waiting   AttachmentState = "waiting"   // the operation has not begun; Attachment.Waiting says why
-	Failing   AttachmentState = "failing"   // the last try failed; see NextTry
+	Failing   AttachmentState = "failing"   // the last try failed, and the next one runs, or comes at NextTry
 	Stuck     AttachmentState = "stuck"     // without success for longer than stuckAfter; it is tried on
 	Unserved  AttachmentState = "unserved"  // its driver is not served here
 	Idle      AttachmentState = "idle"      // no operation is due, and it is not attached
@@ -68,8 +68,6 @@ type AttachmentFilter struct {
 	Name   string
 	States []AttachmentState
 	Health []HealthState
-	// Oldest limits the answer to so many: those whose operation is due for the longest. 0: no limit.
-	Oldest int
 }
 
 // Match reports whether the filter selects a VolumeAttachment, without regard to its health.

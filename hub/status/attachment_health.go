@@ -17,19 +17,16 @@ func HealthOfAttachment(in DiagnosisInput) Health {
 	a, due := in.Attachment, passed(in.Attachment.Since, in.Now)
 	h := Health{State: Attention, Since: a.Since}
 	switch {
-	case a.Fault.Verdict != "": // objects change one after the other: for a moment that is no fault
-		if !a.Fault.Since.IsZero() && passed(a.Fault.Since, in.Now) < slow {
-			return Health{State: Fine}
-		}
+	case a.Fault.Verdict != "":
 		h.Since = a.Fault.Since
 	case a.Waiting.DriverState == StatePaused: // by a user
 		h.State = Standby
 	case a.State == Stuck, a.State == Unserved && a.Operation != "" && due >= unservedTooLong:
 		h.State = Broken
 	case a.State == Failing, a.State == Unserved && a.Operation != "" && due >= slow:
-	case (a.State == Waiting || a.State == Attaching || a.State == Detaching) && (a.Tries > 0 || due >= slow || a.Waiting.Kind == WaitForCapacity ||
+	case (a.State == Waiting || a.State == Attaching || a.State == Detaching) && (due >= slow || a.Waiting.Kind == WaitForCapacity ||
 		// Nothing is done until somebody acts, or the driver is back.
-		a.Waiting.Kind == WaitForDriver && slices.Contains([]string{StateLost, StateProbing, StateNameMismatch}, a.Waiting.DriverState)):
+		a.Waiting.Kind == WaitForDriver && slices.Contains([]string{StateConnecting, StateLost, StateProbing, StateNameMismatch}, a.Waiting.DriverState)):
 	default:
 		return Health{State: Fine}
 	}

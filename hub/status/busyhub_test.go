@@ -71,7 +71,7 @@ func busyDriver(i int, now time.Time) Driver {
 		Lease:    Lease{Name: "external-attacher-leader-" + busyName(i), Namespace: "csi-attach-hub", Since: now.Add(-3 * time.Hour)},
 		Workers:  20,
 		Lanes: []Lane{{Operation: Attach, Workers: 20}, {Operation: Detach, Workers: 20},
-			{Operation: Drift, Workers: 10}, {Operation: Release, Workers: 4}},
+			{Operation: Drift, Workers: 10}, {Operation: Finalizer, Workers: 4}},
 	}
 	switch {
 	case i == 1: // broken

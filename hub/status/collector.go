@@ -72,7 +72,7 @@ func (s gaugeSet) addDriver(d Driver) {
 	driver := prometheus.Labels{"driver": d.Name}
 	s.gauge("driver_up", "Whether the driver is connected and well.", driver).Set(truth[d.Up])
 	s.gauge("driver_leader", "Whether this process works for the driver: it holds the driver's lease.", driver).Set(truth[d.Lease.Mine])
-	s.gauge("dangling_publications", "Volumes that are or may be published where no VolumeAttachment asks for them.", driver).Set(float64(d.DanglingCount))
+	s.gauge("dangling_publications", "Volumes that are or may be attached without a VolumeAttachment.", driver).Set(float64(d.DanglingCount))
 	s.gauge("waiting_for_capacity", "Attaches that wait until a volume is detached from their node, which is full.", driver).Set(float64(d.WaitingForCapacity))
 	s.gauge("driver_info", "What the driver is and how it is served; always 1.",
 		prometheus.Labels{"driver": d.Name, "mode": d.Mode, "endpoint": d.Endpoint, "version": d.Version, "source": d.Source}).Set(1)

@@ -25,7 +25,7 @@ func (u DanglingPublication) Diagnose(driver string) diagnosis.Diagnosis {
 		if d.Commands != nil {
 			d.Actions = []string{
 				fmt.Sprintf("Check that nothing on node %s uses the volume, then detach it with these commands: they let the hub attach it there, where the driver has it already, and detach it.", u.Node),
-				fmt.Sprintf("Set drift.unexpected to detach for driver %s if the hub should detach such volumes by itself.", driver),
+				fmt.Sprintf("Set drift.unexpected to detach for driver %s if the hub should detach such volumes.", driver),
 			}
 		}
 		if u.LastError != "" { // drift.unexpected is detach already
@@ -60,12 +60,12 @@ func (h *Health) addDangling(d Driver) {
 	if d.DanglingCount == 0 {
 		return
 	}
-	found := d.says(diagnosis.Dangling, plural(d.DanglingCount, "volume dangling", "volumes dangling, the oldest"), "attached where no VolumeAttachment asks for it",
+	found := d.says(diagnosis.Dangling, plural(d.DanglingCount, "volume dangling", "volumes dangling, the oldest"), "attached without a VolumeAttachment",
 		"Run csi-attach-hub explain driver/"+d.Name+" for where they are: the hub keeps trying to detach them.")
 	for _, u := range d.Dangling {
 		if found.Since = earliest(found.Since, u.Since); u.ReportOnly {
 			found.Actions = []string{"Run csi-attach-hub explain driver/" + d.Name + " for where they are: those with commands the hub only reports.",
-				"Set drift.unexpected to detach for the driver if the hub should detach them by itself."}
+				"Set drift.unexpected to detach for the driver if the hub should detach them."}
 			found.Commands = diagnosis.Commands([]string{"csi-attach-hub", "explain", "driver/" + d.Name})
 		}
 	}

@@ -73,10 +73,10 @@ func TestVolumesThatTheHubDetachesAreToldFromThoseThatItReports(t *testing.T) {
 		want     string
 	}{
 		"none":                        {nil, 0, ""},
-		"known from a call":           {[]DanglingPublication{left, left}, 2, "Dangling 2 volumes dangling, the oldest for 60m: attached where no VolumeAttachment asks for it: the hub keeps trying"},
-		"listed and being detached":   {[]DanglingPublication{listed}, 1, "Dangling 1 volume dangling for 120m: attached where no VolumeAttachment asks for it: the hub keeps trying"},
-		"more reported than is shown": {[]DanglingPublication{reported}, 7, "Dangling 7 volumes dangling, the oldest for 120m: attached where no VolumeAttachment asks for it: those with commands the hub only reports"},
-		"both":                        {[]DanglingPublication{left, reported}, 2, "Dangling 2 volumes dangling, the oldest for 120m: attached where no VolumeAttachment asks for it: those with commands the hub only reports"},
+		"known from a call":           {[]DanglingPublication{left, left}, 2, "Dangling 2 volumes dangling, the oldest for 60m: attached without a VolumeAttachment: the hub keeps trying"},
+		"listed and being detached":   {[]DanglingPublication{listed}, 1, "Dangling 1 volume dangling for 120m: attached without a VolumeAttachment: the hub keeps trying"},
+		"more reported than is shown": {[]DanglingPublication{reported}, 7, "Dangling 7 volumes dangling, the oldest for 120m: attached without a VolumeAttachment: those with commands the hub only reports"},
+		"both":                        {[]DanglingPublication{left, reported}, 2, "Dangling 2 volumes dangling, the oldest for 120m: attached without a VolumeAttachment: those with commands the hub only reports"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""

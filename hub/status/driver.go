@@ -41,19 +41,14 @@ type Driver struct {
 	Lease   Lease `json:"lease,omitzero"`
 	Workers int   `json:"workers"` // the limit of calls in flight
 	Busy    int   `json:"busy"`    // calls in flight
-	// Lanes has a lane for each of Attach, Detach, Drift and Release. If no replica of the hub works for the
+	// Lanes has a lane for each of Attach, Detach, Drift and Finalizer. If no replica of the hub works for the
 	// driver, they have the work that waits for it.
-	Lanes []Lane `json:"lanes"`
-	// Waiters are claims whose volumes wait for the driver, as "claim namespace/name": those that wait longest, at most
-	// MostWaiters. Set by this package, not by the Source.
-	Waiters []string `json:"waiters,omitempty"`
-
+	Lanes           []Lane    `json:"lanes"`
 	ConnectionError Failure   `json:"connectionError,omitzero"` // the last one, also if the connection is back
 	Failures        []Failure `json:"failures,omitempty"`       // the last few of operations, the latest first
 
-	// Dangling are the volumes that are or may be published where no VolumeAttachment asks for
-	// them, and that the hub still has to detach there; the oldest first, at most MostDangling.
-	// Only the replica that works for the driver has them.
+	// Dangling are the volumes that are or may be attached without a VolumeAttachment, and that the hub still has to detach
+	// there; the oldest first, at most MostDangling. Only the replica that works for the driver has them.
 	Dangling      []DanglingPublication `json:"dangling,omitempty"`
 	DanglingCount int                   `json:"danglingCount,omitempty"` // all of them
 
@@ -80,10 +75,10 @@ type Settings struct {
 type Operation string
 
 const (
-	Attach  Operation = "attach"
-	Detach  Operation = "detach"
-	Drift   Operation = "drift"   // attaches again what the storage system has lost
-	Release Operation = "release" // removes finalizers from PersistentVolumes; no call
+	Attach    Operation = "attach"
+	Detach    Operation = "detach"
+	Drift     Operation = "drift"     // attaches again what the storage system has lost
+	Finalizer Operation = "finalizer" // removes finalizers from PersistentVolumes; no call
 )
 
 // Lane is the queue of one operation.
@@ -92,7 +87,7 @@ type Lane struct {
 	Queued       int       `json:"queued"`  // waiting for a worker, or for other work on the volume
 	Delayed      int       `json:"delayed"` // waiting for the next try after a failure
 	Running      int       `json:"running"`
-	Failing      int       `json:"failing"`               // of all these, those whose last try failed: also while the next one runs
+	Failing      int       `json:"failing"`               // of all these, those whose last try failed, also while the next one runs; not those of Stuck
 	Workers      int       `json:"workers"`               // the limit of Running now, with lent workers
 	OldestSince  time.Time `json:"oldestSince,omitzero"`  // since when the oldest work that does not run is due; zero if there is none
 	FailingSince time.Time `json:"failingSince,omitzero"` // since when the oldest of Failing is due
@@ -117,11 +112,11 @@ func (d Driver) Lane(op Operation) Lane {
 }
 
 // Work returns what the lanes of Attach, Detach and Drift have to do as one lane, without an operation. Nobody waits
-// for the lane of Release.
+// for the lane of Finalizer.
 func (d Driver) Work() Lane {
 	var sum Lane
 	for _, l := range d.Lanes {
-		if l.Operation != Release {
+		if l.Operation != Finalizer {
 			sum = sum.With(l)
 		}
 	}
@@ -180,14 +175,11 @@ type Failure struct {
 	Cause            diagnosis.Cause `json:"cause,omitzero"` // of Text, for programs; zero if not known
 }
 
-// MostWaiters is how many claims that wait for a driver are shown.
-const MostWaiters = 5
-
 // MostDangling is how many dangling publications of a driver are shown.
 const MostDangling = 100
 
-// DanglingPublication is a volume that is or may be published at a node where no VolumeAttachment asks
-// for it: the VolumeAttachment was deleted without its finalizer, or has another node ID by now.
+// DanglingPublication is a volume that is or may be attached to a node without a VolumeAttachment: the VolumeAttachment
+// was deleted without its finalizer, or has another node ID by now.
 type DanglingPublication struct {
 	VolumeHandle     string    `json:"volumeHandle"`
 	NodeID           string    `json:"nodeID"`
@@ -204,8 +196,10 @@ type DanglingPublication struct {
 	ReportOnly bool `json:"reportOnly,omitempty"`
 }
 
-// MostFullNodes is how many full nodes of a driver are shown.
-const MostFullNodes = 20
+const (
+	MostFullNodes = 20 // full nodes of a driver that are shown
+	MostInLine    = 5  // of the line of each
+)
 
 // FullNode is a node on which ControllerPublishVolume failed with ResourceExhausted: the driver can attach no more
 // volumes there. The attaches to the node wait in a line until a volume is detached from it, or its CSINode changes.
@@ -217,7 +211,7 @@ type FullNode struct {
 	Attached int       `json:"attached"`
 	Since    time.Time `json:"since"`
 	Waiting  int       `json:"waiting"`          // attaches in the line
-	Line     []string  `json:"line"`             // names of the first VolumeAttachments in the line, at most MostWaiters
+	Line     []string  `json:"line"`             // names of the first VolumeAttachments in the line, at most MostInLine
 	NextTry  time.Time `json:"nextTry,omitzero"` // when the next one is tried without a sign of a free place
 }
 

@@ -109,11 +109,8 @@ func (h *Health) addCalls(d Driver, now time.Time) {
 func (h *Health) addQueue(d Driver, unserved bool, now time.Time) {
 	work := d.Work()
 	late := passed(work.OldestSince, now) >= d.Settings.slow()
-	waits := d.says(diagnosis.Queued, plural(d.waiting(), "volume waits", "volumes wait, the oldest"), "").From(work.OldestSince)
-	if len(d.Waiters) > 0 {
-		waits.Detail = "needed by " + strings.Join(d.Waiters, ", ")
-	}
 	list := "Run csi-attach-hub volumes --driver " + d.Name + " to list them"
+	waits := d.says(diagnosis.Queued, plural(d.waiting(), "volume waits", "volumes wait, the oldest"), "", list+".").From(work.OldestSince)
 	switch {
 	case unserved && d.waiting() > work.Stuck:
 		// Another attacher may be about to do what it has to, and a user may have paused the driver: only a driver that

@@ -35,8 +35,8 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		}, Fine, time.Time{}, ""},
 		"lost": {func(d *Driver) { d.State, d.Up, d.DownSince, d.Since, d.Reason = "Lost", false, hour, now, "refused" }, Broken, hour, "cannot be called at unix:///s for 60m: refused"},
 		"lost with work": {func(d *Driver) {
-			d.State, d.Up, d.DownSince, d.Lanes[0].Queued, d.Lanes[0].OldestSince, d.Waiters = "Lost", false, ago(time.Minute), 3, ago(5*time.Second), []string{"db/db-0"}
-		}, Broken, ago(time.Minute), "cannot be called at unix:///s for 60s|3 volumes wait, the oldest for 5s: needed by db/db-0"},
+			d.State, d.Up, d.DownSince, d.Lanes[0].Queued, d.Lanes[0].OldestSince = "Lost", false, ago(time.Minute), 3, ago(5*time.Second)
+		}, Broken, ago(time.Minute), "cannot be called at unix:///s for 60s|3 volumes wait, the oldest for 5s"},
 		"lost, and no replica holds its lease": {func(d *Driver) {
 			d.State, d.Up, d.DownSince, d.Reason, d.Lease = "Lost", false, hour, "refused", Lease{Name: "l"}
 		}, Broken, hour, "cannot be called at unix:///s for 60m: refused; its lease has no holder"},
@@ -79,7 +79,7 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"attachRequired is false, and only observed": {func(d *Driver) {
 			d.NoAttach, d.Mode, d.Lease, d.Checklist = true, "observe", Lease{Name: "l", Holder: "sidecar"}, []Check{{OK: true}}
 		}, Standby, hour, ""},
-		"dangling": {func(d *Driver) { d.DanglingCount, d.Dangling = 1, []DanglingPublication{{Since: hour}} }, Attention, hour, "1 volume dangling for 60m: attached where no VolumeAttachment asks for it"},
+		"dangling": {func(d *Driver) { d.DanglingCount, d.Dangling = 1, []DanglingPublication{{Since: hour}} }, Attention, hour, "1 volume dangling for 60m: attached without a VolumeAttachment"},
 		"observed and agreed": {func(d *Driver) {
 			d.Mode, d.Lease, d.Observed, d.Checklist = "observe", Lease{Name: "l", Holder: "sidecar"}, &Observed{Agreed: 3}, []Check{{OK: true}}
 		}, Standby, hour, "only observed (`mode: observe` in drivers.yaml) for 60m: its lease is held by sidecar"},

@@ -43,7 +43,7 @@ func (h *fakeHub) engage(name string) *DriverMetrics {
 			Name: name, State: "Ready", Up: true, Mode: "active", Source: "drivers.yaml:3",
 			Endpoint: "unix:///csi/" + name + "/csi.sock", Version: "4.5.6", Since: time.Unix(1700000001, 0),
 			Lease: Lease{Name: "external-attacher-leader-" + name, Holder: "hub-a", Mine: true}, Workers: 20,
-			Lanes: []Lane{{Operation: Attach, Workers: 10}, {Operation: Detach, Workers: 10}, {Operation: Drift}, {Operation: Release}},
+			Lanes: []Lane{{Operation: Attach, Workers: 10}, {Operation: Detach, Workers: 10}, {Operation: Drift}, {Operation: Finalizer}},
 		}
 	})
 	return h.metrics.Driver(name)

@@ -43,9 +43,6 @@ func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthSta
 	}
 	for _, a := range trouble {
 		worst(a.Health.State)
-		if a.Tries > 0 && (a.State == Attaching || a.State == Detaching) {
-			a.State = Failing // and the next try runs
-		}
 		volumes[a.State]++
 	}
 	for _, conflict := range c.Conflicts {

@@ -2,6 +2,7 @@ package status
 
 import (
 	"testing"
+	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
@@ -11,8 +12,8 @@ func TestHeadlineSaysWhatMattersMostFirst(t *testing.T) {
 	volume := func(state AttachmentState, s HealthState) Attachment {
 		return Attachment{State: state, Health: Health{State: s}}
 	}
-	connecting, failed := driver(Attention), volume(Attaching, Attention)
-	connecting.Up, failed.Tries = false, 1
+	connecting, failed := driver(Attention), volume(Failing, Attention)
+	connecting.Up = false
 	stuck, waiting, attached := volume(Stuck, Broken), volume(Waiting, Attention), volume(Attached, Attention)
 	unserved := volume(Unserved, Attention)
 	own, volumesFail := driver(Attention), driver(Attention)
@@ -41,6 +42,18 @@ func TestHeadlineSaysWhatMattersMostFirst(t *testing.T) {
 	} {
 		if state, text := Headline(tt.config, tt.drivers, tt.trouble); state != tt.state || text != tt.text {
 			t.Errorf("%s: got %s, %q, want %s, %q", name, state, text, tt.state, tt.text)
+		}
+	}
+}
+
+// All replicas count it, the one that has lost the driver and one that has begun to connect to it.
+func TestVolumeWhoseDriverCannotBeCalledNeedsAttentionAtOnce(t *testing.T) {
+	now := time.Now()
+	for state, want := range map[string]HealthState{StateConnecting: Attention, StateLost: Attention, StateProbing: Attention, StateNameMismatch: Attention,
+		StateReady: Fine, StateWaitingForLease: Fine, StateDraining: Fine, StatePaused: Standby} {
+		a := Attachment{State: Waiting, Operation: Attach, Since: now.Add(-time.Second), Waiting: Wait{Kind: WaitForDriver, DriverState: state}}
+		if got := HealthOfAttachment(DiagnosisInput{Attachment: a, Driver: &Driver{State: state}, Now: now}).State; got != want {
+			t.Errorf("%s: got %s, want %s", state, got, want)
 		}
 	}
 }

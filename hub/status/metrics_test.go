@@ -238,7 +238,7 @@ func TestMetricsMirrorTheStateOfTheMoment(t *testing.T) {
 			{Operation: Attach, Queued: 1, Delayed: 2, Running: 3, Workers: 10, Stuck: 5},
 			{Operation: Detach, Queued: 6, Running: 7, Workers: 11, Stuck: 9},
 			{Operation: Drift, Queued: 10, Delayed: 20, Running: 30, Stuck: 50},
-			{Operation: Release, Queued: 1000, Running: 1000},
+			{Operation: Finalizer, Queued: 1000, Running: 1000},
 		}
 	})
 	h.change(func() {
@@ -336,7 +336,7 @@ func TestAgesAreZeroWhereNothingWaits(t *testing.T) {
 		h.engage("a.example.com")
 		h.setDriver("a.example.com", func(d *Driver) {
 			d.Lanes = []Lane{{Operation: Attach, OldestSince: now.Add(-4500 * time.Millisecond)}, {Operation: Drift, OldestSince: now.Add(-40 * time.Second)},
-				{Operation: Detach}, {Operation: Release, OldestSince: now.Add(-time.Hour)}}
+				{Operation: Detach}, {Operation: Finalizer, OldestSince: now.Add(-time.Hour)}}
 		})
 		h.change(func() {
 			h.overview.Unserved = map[string]int{"served.example.com": 5000, "waits.example.com": 4000}

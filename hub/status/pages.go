@@ -36,7 +36,7 @@ func (s *site) overview(v view, r *http.Request) (any, *failure) {
 	for _, d := range v.drivers {
 		p.Health[string(d.Health.State)]++
 		if matches(p.Query, d.Name, string(d.Health.State), d.State, d.Reason, d.Mode, d.Source, d.Endpoint, d.Version, d.Lease.Holder,
-			strings.Join(d.Waiters, " "), d.Health.text(v.Now)) {
+			d.Health.text(v.Now)) {
 			p.Drivers = append(p.Drivers, d)
 		}
 	}

@@ -78,7 +78,7 @@ type finder func(view, *http.Request) (any, *failure)
 // api answers with JSON.
 func (s *site) api(find finder) http.HandlerFunc {
 	return s.serve("application/json", func(r *http.Request, body *bytes.Buffer) (int, error) {
-		data, failed := find(lookWithWaiters(s.Source), r)
+		data, failed := find(look(s.Source), r)
 		if failed != nil {
 			return failed.Code, json.NewEncoder(body).Encode(failed)
 		}
@@ -96,7 +96,7 @@ type page struct {
 // page answers with a page.
 func (s *site) page(name string, find finder) http.HandlerFunc {
 	return s.serve("text/html; charset=utf-8", func(r *http.Request, body *bytes.Buffer) (int, error) {
-		p := page{view: lookWithWaiters(s.Source), Here: r.URL.Path, Metrics: s.MetricsPath}
+		p := page{view: look(s.Source), Here: r.URL.Path, Metrics: s.MetricsPath}
 		data, failed := find(p.view, r)
 		if failed != nil {
 			p.Data = failed

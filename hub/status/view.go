@@ -27,38 +27,6 @@ func look(source Source) view {
 	return v
 }
 
-// mostAsked is how many VolumeAttachments of a driver are looked at to find who waits for it.
-const mostAsked = 10 * MostWaiters
-
-// lookWithWaiters is look, and finds who waits for the drivers that are not fine.
-func lookWithWaiters(source Source) view {
-	v := look(source)
-	for i := range v.drivers {
-		d := &v.drivers[i]
-		if work := d.Work(); d.Health.State != Fine && (d.waiting()+work.Stuck > 0 || !work.OldestCall.Since.IsZero()) {
-			d.Waiters = waiters(v.attachments(AttachmentFilter{Driver: d.Name, Oldest: mostAsked}))
-			d.Health = HealthOfDriver(*d, v.Replicas, v.Now)
-		}
-	}
-	return v
-}
-
-// waiters returns the claims that wait longest for one driver. A volume whose call is just in flight does not wait, and
-// nobody needs a detach.
-func waiters(all []Attachment) []string {
-	all = slices.DeleteFunc(all, func(a Attachment) bool {
-		return !open(a) || (a.State == Attaching || a.State == Detaching) && !a.Health.Needs()
-	})
-	WorstFirst(all)
-	var names []string
-	for _, a := range all {
-		if name := "claim " + a.Claim; a.Claim != "" && a.Operation != Detach && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names[:min(len(names), MostWaiters)]
-}
-
 // driver returns a driver, nil if there is none of the name.
 func (v view) driver(name string) *Driver {
 	i, found := slices.BinarySearchFunc(v.drivers, name, func(d Driver, name string) int { return cmp.Compare(d.Name, name) })

@@ -3,7 +3,6 @@ package tests
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -108,22 +107,4 @@ func TestWhatAVolumeAttachmentWaitsForIsShownByKind(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestOldestSelectsWhatIsDueForTheLongest(t *testing.T) {
-	inVirtualTime(t, func(v *virtual) {
-		v.driver.Mode = registry.ModePaused
-		v.start()
-		for _, name := range []string{"first", "second", "third"} {
-			v.create(testbed.VolumeAttachment{Name: name, Driver: virtualDriver, Node: "n", PersistentVolume: name})
-			v.pass(time.Minute)
-		}
-		var names []string
-		for _, a := range v.hub.Attachments(status.AttachmentFilter{Driver: virtualDriver, Oldest: 2}) {
-			names = append(names, a.Name)
-		}
-		if want := []string{"first", "second"}; !slices.Equal(names, want) {
-			t.Errorf("got %v, want %v", names, want)
-		}
-	})
 }

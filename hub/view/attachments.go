@@ -2,7 +2,6 @@ package view
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -74,11 +73,6 @@ func (v *View) Attachments(f status.AttachmentFilter) []status.Attachment {
 		if (f.Node == "" || f.Node == va.Spec.NodeName) && (f.Driver == "" || f.Driver == va.Spec.Attacher) {
 			all = append(all, driverOf(va.Spec.Attacher).look(va))
 		}
-	}
-	if f.Oldest > 0 {
-		all = slices.DeleteFunc(all, func(a attachment) bool { return a.op == attach.Idle })
-		slices.SortFunc(all, func(a, b attachment) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.Name, b.Name)) })
-		all = all[:min(f.Oldest, len(all))]
 	}
 	shown, now := make([]status.Attachment, 0, len(all)), time.Now()
 	for _, a := range all {
@@ -157,6 +151,7 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 		}
 		s.LastError, s.LastCause = p.Error, p.Cause
 	}
+	failing := p.IsFailing()
 	switch {
 	case ok && p.State == queue.Running:
 		s.Call = status.Call(p.Call)
@@ -165,25 +160,26 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 		}
 	case d.isServedElsewhere:
 		s.Waiting = status.Wait{Kind: status.WaitForDriver, DriverState: status.StateReady, Reason: "served by " + d.Lease.Holder}
-		if s.LastError != "" {
-			s.State = status.Failing
-		}
+		failing = s.LastError != ""
 	case d.State != status.StateReady || d.Spec.Mode == registry.ModeObserve:
 		state := d.State
 		if d.Spec.Mode == registry.ModePaused { // also when it cannot be called: nobody is to call it
-			state = status.StatePaused
+			state, failing = status.StatePaused, false
 		}
 		s.Waiting = status.Wait{Kind: status.WaitForDriver, DriverState: state,
 			Reason: cmp.Or(d.Reason, "only observed (`mode: observe` in drivers.yaml): another attacher should work for it")}
 	case ok && p.State == queue.Delayed:
-		s.State, s.NextTry = status.Failing, p.Due
+		s.NextTry = p.Due
 	case ok:
 		if s.Waiting = WaitOf(p.Wait, s.Node); s.Waiting.Kind == status.WaitForCapacity {
 			s.Waiting.Limit = attach.Allocatable(v.Cluster.CSINode(s.Node), s.Driver)
 		}
 	}
-	if a.isStuck(now) {
+	switch {
+	case a.isStuck(now):
 		s.State = status.Stuck
+	case failing:
+		s.State = status.Failing
 	}
 	return s
 }

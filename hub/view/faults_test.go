@@ -20,16 +20,16 @@ import (
 )
 
 func TestWhatIsWrongWithTheObjectsOfAVolumeIsSaidWithoutAnOperation(t *testing.T) {
-	ago := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+	just, longAgo := metav1.Now(), metav1.NewTime(time.Now().Add(-time.Hour)) // a fault counts at once
 	attached := func(va *storagev1.VolumeAttachment) {
 		va.Status.Attached = true
 		va.Annotations = map[string]string{attach.AnnotationNodeID: "id-1", attach.AnnotationVolumeHandle: "vol-1"}
 	}
-	keptBy := func(finalizers ...string) func(*storagev1.VolumeAttachment) {
-		return func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp, va.Finalizers = &ago, finalizers }
+	keptBy := func(since metav1.Time, finalizers ...string) func(*storagev1.VolumeAttachment) {
+		return func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp, va.Finalizers = &since, finalizers }
 	}
 	volume := func(handle string, deleted *metav1.Time) *corev1.PersistentVolume {
-		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-va", DeletionTimestamp: deleted},
+		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-va", CreationTimestamp: just, DeletionTimestamp: deleted},
 			Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: handle}}}}
 	}
 	for name, tt := range map[string]struct {
@@ -42,10 +42,10 @@ func TestWhatIsWrongWithTheObjectsOfAVolumeIsSaidWithoutAnOperation(t *testing.T
 		"attached":                            {attached, volume("vol-1", nil), "id-1", status.Attached, ""},
 		"its PersistentVolume is gone":        {attached, nil, "id-1", status.Attached, diagnosis.VolumeMissing},
 		"its PersistentVolume was recreated":  {attached, volume("vol-2", nil), "id-1", status.Attached, diagnosis.VolumeRecreated},
-		"its PersistentVolume is terminating": {attached, volume("vol-1", &ago), "id-1", status.Attached, diagnosis.VolumeBeingDeleted},
+		"its PersistentVolume is terminating": {attached, volume("vol-1", &just), "id-1", status.Attached, diagnosis.VolumeBeingDeleted},
 		"its node has a new ID":               {attached, volume("vol-1", nil), "id-2", status.Attached, diagnosis.NodeIDChanged},
-		"kept by another":                     {keptBy("example.com/keep"), volume("vol-1", nil), "id-1", status.Waiting, diagnosis.FinalizerOfAnother},
-		"kept by another too":                 {keptBy("example.com/keep", attach.Finalizer("d")), volume("vol-1", nil), "id-1", status.Stuck, ""},
+		"kept by another":                     {keptBy(just, "example.com/keep"), volume("vol-1", nil), "id-1", status.Waiting, diagnosis.FinalizerOfAnother},
+		"kept by another too":                 {keptBy(longAgo, "example.com/keep", attach.Finalizer("d")), volume("vol-1", nil), "id-1", status.Stuck, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, d := standby(t, attachmentOf("va", tt.change))

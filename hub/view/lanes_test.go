@@ -13,6 +13,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -73,6 +75,48 @@ func TestDueWorkIsCountedByOperationWithTheOldest(t *testing.T) {
 	d.Lanes = v.lanes(&d, now)
 	if got := d.Lane(status.Attach); got != (status.Lane{Operation: status.Attach}) {
 		t.Errorf("got %+v of a driver that needs no attacher", got)
+	}
+}
+
+// Each volume is waiting, failing or stuck in all views, also while its next try runs.
+func TestFailingAndStuckVolumesAreCountedAsTheirStatesSay(t *testing.T) {
+	now := time.Now()
+	created := func(since time.Duration) func(*storagev1.VolumeAttachment) {
+		return func(va *storagev1.VolumeAttachment) { va.CreationTimestamp = metav1.NewTime(now.Add(-since)) }
+	}
+	v, d := standby(t, attachmentOf("first", created(time.Minute)), attachmentOf("again", created(time.Minute)), attachmentOf("pauses", created(time.Minute)),
+		attachmentOf("stuck", created(time.Hour)), attachmentOf("waits", created(time.Minute)))
+	d.Leads, d.Up, d.State, d.Decider.Capabilities.PublishUnpublish = true, true, status.StateReady, true
+	d.Spec.Mode = registry.ModeActive
+	q := d.Table.Queue
+	q.SetLimits(queue.Limits{Workers: 4})
+	q.Begin()
+	q.Open()
+	run := func(name string, failed bool) *queue.Item {
+		q.Add(queue.AttachmentKey(name), queue.AttachLane, queue.Place{Target: attach.Target{VolumeHandle: name, NodeID: "n"}})
+		e, _ := q.Start(now)
+		if e == nil || e.Key.Name != name {
+			t.Fatalf("%+v starts, not %s", e, name)
+		}
+		if failed {
+			q.Failed(e, attach.Attaching, "no", diagnosis.Cause{})
+		}
+		return e
+	}
+	q.End(run("stuck", true), queue.BackOff(queue.AttachLane, time.Hour))
+	q.End(run("pauses", true), queue.BackOff(queue.AttachLane, time.Hour))
+	run("first", false)
+	run("again", true)
+	q.Add(queue.AttachmentKey("waits"), queue.AttachLane, queue.Place{})
+	v.Served = func() map[string]func() Driver { return map[string]func() Driver{"d": func() Driver { return d }} }
+	want := map[string]status.AttachmentState{"first": status.Attaching, "again": status.Failing, "pauses": status.Failing, "stuck": status.Stuck, "waits": status.Waiting}
+	for _, a := range v.Attachments(status.AttachmentFilter{}) {
+		if a.State != want[a.Name] {
+			t.Errorf("%s is %s, want %s", a.Name, a.State, want[a.Name])
+		}
+	}
+	if got := (v.Drivers()[0]).Work(); got.Failing != 2 || got.Stuck != 1 || got.Running != 2 {
+		t.Errorf("got %+v, want 2 that fail and 1 that is stuck", got)
 	}
 }
 

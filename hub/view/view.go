@@ -142,7 +142,7 @@ func (v *View) fullNodes(d Driver) (shown []status.FullNode, waiting int) {
 			continue
 		}
 		node := status.FullNode{Node: n.Node, Limit: attach.Allocatable(v.Cluster.CSINode(n.Node), d.Name),
-			Since: n.Since, Waiting: len(n.Line), Line: n.Line[:min(len(n.Line), status.MostWaiters)], NextTry: n.NextTry}
+			Since: n.Since, Waiting: len(n.Line), Line: n.Line[:min(len(n.Line), status.MostInLine)], NextTry: n.NextTry}
 		for _, va := range v.Cluster.AttachmentsOnNode(n.Node) {
 			if va.Spec.Attacher == d.Name && d.Overlay.Newest(va).Status.Attached {
 				node.Attached++
@@ -181,7 +181,7 @@ func (v *View) lanes(d *Driver, now time.Time) []status.Lane {
 				one.Stuck, one.StuckSince = 1, since
 			}
 		}
-		if p.Tries > 0 && p.Wait.Kind != queue.WaitCapacity {
+		if one.Stuck == 0 && p.IsFailing() {
 			one.Failing, one.FailingSince = 1, since
 		}
 		switch p.State {

@@ -48,7 +48,7 @@ func TestReportsReadWell(t *testing.T) {
 		"no-hub":    {byVA, noHub},
 		"driver": {"driver/" + driverName, func(w *world) {
 			driverState("Lost", "dial unix /csi/x.sock: connect: connection refused", false)(w)
-			w.served.DownSince, w.served.Waiters, w.served.Source = time.Now().Add(-8*time.Minute-12*time.Second), []string{"default/web-0", "default/web-1"}, "drivers.yaml:3"
+			w.served.DownSince, w.served.Source = time.Now().Add(-8*time.Minute-12*time.Second), "drivers.yaml:3"
 			w.served.Lanes = []status.Lane{{Operation: status.Attach, Queued: 2, Stuck: 1, StuckSince: time.Now().Add(-20 * time.Minute), OldestSince: time.Now().Add(-20 * time.Minute)}}
 			w.served.Checklist = []status.Check{{Name: "endpoint", Text: "nothing answers", Actions: []string{"Start it."}}, {Name: "rights", OK: true, Text: "the hub has all that it needs"}}
 			w.stuck("csi-a", "no path")

@@ -41,7 +41,6 @@ func fleet() (hubclient.View, []status.Attachment) {
 		driver("lost.example.com", func(d *status.Driver) {
 			d.State, d.Up, d.Reason, d.DownSince = "Lost", false, "connect: connection refused", ago(8*time.Minute+12*time.Second)
 			d.Lanes = []status.Lane{{Operation: status.Attach, Queued: 3, OldestSince: ago(8 * time.Minute)}}
-			d.Waiters = []string{"shop/los-0", "shop/los-1"}
 		}),
 		driver("hang.example.com", func(d *status.Driver) {
 			d.UnansweredSince, d.Busy = ago(16*time.Minute), 10
