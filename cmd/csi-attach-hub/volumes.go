@@ -122,7 +122,11 @@ func (f *volumesFlags) print(all []status.Attachment, screen *screen, errOut io.
 			Volumes []status.Attachment `json:"volumes"`
 		}{now.UTC(), all})
 	case len(all) == 0:
-		_, err := fmt.Fprintln(errOut, "No volume matches.")
+		none := "No volume matches."
+		if !f.all && len(f.states)+len(f.health) == 0 && f.driver+f.node+f.namespace == "" {
+			none = "No volume waits or is in trouble."
+		}
+		_, err := fmt.Fprintln(errOut, none)
 		return err
 	case f.output == "name":
 		for _, a := range all {

@@ -122,6 +122,7 @@ func readCapabilities(ctx context.Context, conn *grpc.ClientConn) (Capabilities,
 		return Capabilities{}, fmt.Errorf("get controller capabilities: %w", err)
 	}
 	return Capabilities{
+		ControllerService:     true,
 		PublishUnpublish:      controller[csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME],
 		PublishReadonly:       controller[csi.ControllerServiceCapability_RPC_PUBLISH_READONLY],
 		SingleNodeMultiWriter: controller[csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER],

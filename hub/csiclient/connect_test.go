@@ -24,13 +24,13 @@ func TestConnectReadsWhoTheDriverIsAndWhatItCan(t *testing.T) {
 		asked     int // ControllerGetCapabilities calls
 	}{
 		{"nothing", []fakecsi.Capability{}, Capabilities{}, 0},
-		{"a controller without anything", []fakecsi.Capability{fakecsi.ControllerService}, Capabilities{}, 1},
-		{"publish", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.PublishUnpublishVolume}, Capabilities{PublishUnpublish: true}, 1},
-		{"readonly", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.PublishReadonly}, Capabilities{PublishReadonly: true}, 1},
-		{"single node multi writer", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.SingleNodeMultiWriter}, Capabilities{SingleNodeMultiWriter: true}, 1},
-		{"a list without nodes", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.ListVolumesRPC}, Capabilities{}, 1},
-		{"nodes without a list", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.ListVolumesPublishedNodes}, Capabilities{}, 1},
-		{"a list with nodes", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.ListVolumesRPC, fakecsi.ListVolumesPublishedNodes}, Capabilities{ListPublishedNodes: true}, 1},
+		{"a controller without anything", []fakecsi.Capability{fakecsi.ControllerService}, Capabilities{ControllerService: true}, 1},
+		{"publish", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.PublishUnpublishVolume}, Capabilities{ControllerService: true, PublishUnpublish: true}, 1},
+		{"readonly", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.PublishReadonly}, Capabilities{ControllerService: true, PublishReadonly: true}, 1},
+		{"single node multi writer", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.SingleNodeMultiWriter}, Capabilities{ControllerService: true, SingleNodeMultiWriter: true}, 1},
+		{"a list without nodes", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.ListVolumesRPC}, Capabilities{ControllerService: true}, 1},
+		{"nodes without a list", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.ListVolumesPublishedNodes}, Capabilities{ControllerService: true}, 1},
+		{"a list with nodes", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.ListVolumesRPC, fakecsi.ListVolumesPublishedNodes}, Capabilities{ControllerService: true, ListPublishedNodes: true}, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx := testContext(t)

@@ -161,10 +161,10 @@ func TestOddAnswersAboutCapabilitiesAreTakenForWhatTheySay(t *testing.T) {
 	}{
 		{"an empty answer", nil, nil, Capabilities{}},
 		{"capabilities without anything inside", join(field(1), field(1, field(1)...), controllerService), join(field(1), field(1, field(1)...), field(1, field(1, number(1, 2)...)...)),
-			Capabilities{PublishUnpublish: true}},
+			Capabilities{ControllerService: true, PublishUnpublish: true}},
 		{"capabilities of a later spec", join(field(1, field(9, 'x')...), field(1, field(1, number(1, 99)...)...), controllerService),
-			join(field(1, field(1, number(1, 99)...)...), field(1, field(7)...), field(1, field(1, number(1, 1<<62)...)...)), Capabilities{}},
-		{"the same many times", bytes.Repeat(controllerService, 10000), bytes.Repeat(field(1, field(1, number(1, 2)...)...), 10000), Capabilities{PublishUnpublish: true}},
+			join(field(1, field(1, number(1, 99)...)...), field(1, field(7)...), field(1, field(1, number(1, 1<<62)...)...)), Capabilities{ControllerService: true}},
+		{"the same many times", bytes.Repeat(controllerService, 10000), bytes.Repeat(field(1, field(1, number(1, 2)...)...), 10000), Capabilities{ControllerService: true, PublishUnpublish: true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx := testContext(t)

@@ -49,6 +49,7 @@ type Info struct {
 
 // Capabilities are the capabilities of a driver that matter for attaching.
 type Capabilities struct {
+	ControllerService bool // CONTROLLER_SERVICE: without it, all others are false
 	// PublishUnpublish: the driver has a controller service with
 	// PUBLISH_UNPUBLISH_VOLUME. For a driver that never had it, a VolumeAttachment is
 	// marked attached without a call.
@@ -62,9 +63,6 @@ type Capabilities struct {
 	ListPublishedNodes bool
 }
 
-// PublishUnpublish is the name of the capability to attach and detach volumes.
-const PublishUnpublish = "PUBLISH_UNPUBLISH_VOLUME"
-
 // Names returns the capabilities as the CSI specification names them.
 func (c Capabilities) Names() []string {
 	var names []string
@@ -72,7 +70,8 @@ func (c Capabilities) Names() []string {
 		has  bool
 		name string
 	}{
-		{c.PublishUnpublish, PublishUnpublish},
+		{c.ControllerService, "CONTROLLER_SERVICE"},
+		{c.PublishUnpublish, "PUBLISH_UNPUBLISH_VOLUME"},
 		{c.PublishReadonly, "PUBLISH_READONLY"},
 		{c.SingleNodeMultiWriter, "SINGLE_NODE_MULTI_WRITER"},
 		{c.ListPublishedNodes, "LIST_VOLUMES_PUBLISHED_NODES"},

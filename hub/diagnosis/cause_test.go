@@ -41,8 +41,8 @@ func TestEveryCauseHasAnActionThatNamesItsObjects(t *testing.T) {
 		t.Errorf("the secret is not named: %q", got)
 	}
 	for _, r := range refusals {
-		verdict, action := ParseRefusal("dial: "+strings.ToUpper(r.words[0]), "tcp://d:1")
-		if verdict != r.verdict || action != strings.ReplaceAll(r.action, "{endpoint}", "tcp://d:1") || strings.Contains(action, "{") {
+		verdict, action := ParseRefusal("dial: "+strings.ToUpper(r.words[0]), "tcp://d:1", "drivers.yaml:3")
+		if verdict != r.verdict || action != strings.NewReplacer("{endpoint}", "tcp://d:1", "{source}", "drivers.yaml:3").Replace(r.action) || strings.Contains(action, "{") {
 			t.Errorf("%q: got %s %q, want %s %q", r.words[0], verdict, action, r.verdict, r.action)
 		}
 	}
@@ -55,21 +55,21 @@ func TestErrorsBehindAProxyLeadToItsLog(t *testing.T) {
 		"probe driver: rpc error: code = Unavailable desc = proxy cannot open unix:///csi/csi.sock: no such file or directory",
 		"the server there took the TLS handshake and hung up then: EOF",
 	} {
-		if verdict, action := ParseRefusal(text, "tcp://driver:9443"); verdict != CannotConnect || !strings.HasPrefix(action, "Look at the log of the proxy") {
+		if verdict, action := ParseRefusal(text, "tcp://driver:9443", ""); verdict != CannotConnect || !strings.HasPrefix(action, "Look at the log of the proxy") {
 			t.Errorf("%s: %s %s", text, verdict, action)
 		}
 	}
 }
 
 func TestProbeThatFailsByItsPreconditionIsADriverThatIsNotReady(t *testing.T) {
-	if verdict, _ := ParseRefusal("probe driver: rpc error: code = FailedPrecondition desc = no array", "unix:///csi.sock"); verdict != DriverNotReady {
+	if verdict, _ := ParseRefusal("probe driver: rpc error: code = FailedPrecondition desc = no array", "unix:///csi.sock", "drivers.yaml:3"); verdict != DriverNotReady {
 		t.Errorf("got %s", verdict)
 	}
 }
 
 func TestOnlySocketsAreLeftOver(t *testing.T) {
 	for endpoint, want := range map[string]bool{"unix:///csi.sock": true, "tcp://driver:9443": false} {
-		_, action := ParseRefusal("connect: connection refused", endpoint)
+		_, action := ParseRefusal("connect: connection refused", endpoint, "")
 		if got := strings.Contains(action, "socket may be left over"); got != want {
 			t.Errorf("%s: %s", endpoint, action)
 		}

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +19,7 @@ func HealthOfAttachment(in DiagnosisInput) Health {
 	h := Health{State: Attention, Since: a.Since}
 	switch {
 	case a.Fault.Verdict != "":
-		h.Since = a.Fault.Since
+		h.Since = cmp.Or(a.Fault.Since, a.Fault.Last)
 	case a.Waiting.DriverState == StatePaused: // by a user
 		h.State = Standby
 	case a.State == Stuck, a.State == Unserved && a.Operation != "" && due >= unservedTooLong:
@@ -51,13 +52,13 @@ func (a Attachment) troubleKey() string {
 	case "", diagnosis.Queued:
 		key = append(key, string(a.Waiting.Kind))
 	default:
-		detail := why.Detail
+		text := why.Fact + "\x00" + why.Detail
 		for _, name := range []string{a.Name, a.PersistentVolume, a.VolumeHandle, a.Node, a.Claim} {
 			if name != "" {
-				detail = strings.ReplaceAll(detail, name, "\x00")
+				text = strings.ReplaceAll(text, name, "\x00")
 			}
 		}
-		key = append(key, a.Cause().Code, detail)
+		key = append(key, a.Cause().Code, text)
 	}
 	return strings.Join(key, "\x00")
 }

@@ -40,7 +40,7 @@ func DiagnoseDriver(d Driver, replicas []string, now time.Time) diagnosis.Diagno
 	case d.Mode == modeObserve:
 		return d.observed().From(d.Since)
 	case d.State == StatePaused:
-		return d.says(diagnosis.DriverPaused, "paused by `mode: paused` in drivers.yaml", "",
+		return d.says(diagnosis.DriverPaused, "paused", "`mode: paused` in drivers.yaml",
 			fmt.Sprintf("Write `mode: active` into its entry (%s) when the hub should work for it.", cmp.Or(d.Source, "drivers.yaml"))).From(d.Since)
 	case d.State == StateWaitingForLease || !d.Lease.Mine:
 		return DiagnoseLease(d.Lease, d.Reason, replicas, now)
@@ -54,7 +54,7 @@ func (d Driver) notConnected(replicas []string, now time.Time) diagnosis.Diagnos
 	if d.State == StateConnecting && d.ConnectionError.Text == "" && !since.IsZero() && passed(since, now) < startupTimeout {
 		return d.says(diagnosis.DriverStarting, "not connected yet to "+d.Endpoint, "", "Wait some seconds: the hub is connecting.").From(since)
 	}
-	verdict, action := diagnosis.ParseRefusal(why, d.Endpoint)
+	verdict, action := diagnosis.ParseRefusal(why, d.Endpoint, d.Source)
 	switch d.State {
 	case StateNameMismatch:
 		verdict = diagnosis.NameMismatch
@@ -70,9 +70,17 @@ func (d Driver) notConnected(replicas []string, now time.Time) diagnosis.Diagnos
 	return d.says(verdict, "cannot be called at "+d.Endpoint, why, action, next).From(since)
 }
 
-// DiagnoseCapability says that VolumeAttachments record calls to a driver that has no PUBLISH_UNPUBLISH_VOLUME.
+// Lacks returns the capability without which the driver attaches nothing: the socket of a node plugin has no controller service.
+func (d Driver) Lacks() string {
+	if slices.Contains(d.Capabilities, "CONTROLLER_SERVICE") {
+		return "PUBLISH_UNPUBLISH_VOLUME"
+	}
+	return "CONTROLLER_SERVICE"
+}
+
+// DiagnoseCapability says that VolumeAttachments record calls to a driver that lacks what they need.
 func DiagnoseCapability(d Driver) diagnosis.Diagnosis {
-	return d.says(diagnosis.CapabilityMissing, "has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it",
+	return d.says(diagnosis.CapabilityMissing, "has no "+d.Lacks()+", but VolumeAttachments record calls to it",
 		fmt.Sprintf("%s have the finalizer or the node ID; %s may be the socket of its node plugin", plural(d.RecordedCalls, "VolumeAttachment", "VolumeAttachments"), d.Endpoint),
 		"Set the endpoint to the socket of the driver's controller. Until then the hub attaches and detaches nothing.",
 		"If the driver's volumes need no attach any more, set attachRequired of its CSIDriver to false.")
@@ -141,12 +149,13 @@ func (l Lease) State() string {
 
 // observed: the hub only observes the driver. Another attacher should work for it.
 func (d Driver) observed() diagnosis.Diagnosis {
-	found := d.says(diagnosis.DriverObserved, "only observed (`mode: observe` in drivers.yaml)", "")
-	if l := d.Lease; l.Holder != "" {
-		found.Detail, found.Actions = "its lease "+l.State(), []string{"Look at the log of the attacher that holds the lease."}
-	} else if l.Name != "" || l.Expired() {
-		found.Detail = "its lease " + l.State() + ", so its volumes may not be attached at all"
+	found := d.says(diagnosis.DriverObserved, "only observed", "`mode: observe` in drivers.yaml")
+	switch l := d.Lease; {
+	case l.Holder == "" && (l.Name != "" || l.Expired()):
+		found.Detail += "; its lease " + l.State() + ", so its volumes may not be attached at all"
 		found.Actions = []string{"Check that the driver's csi-attacher runs, with leader election and in the namespace of the lease, and renews it."}
+	case l.Holder != "":
+		found.Detail, found.Actions = found.Detail+"; its lease "+l.State(), []string{"Look at the log of the attacher that holds the lease."}
 	}
 	found.Actions = append(found.Actions, "To hand the driver over to the hub, follow its checklist and set its mode to active.")
 	return found

@@ -64,8 +64,8 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		"lease without rights": {driver: func(d *Driver) {
 			d.State, d.Lease, d.Reason = "WaitingForLease", Lease{Name: "l"}, `the lease cannot be taken: leases.coordination.k8s.io "l" is forbidden: User "hub" cannot get resource "leases"`
 		}, summary: "Lease l: cannot be taken", do: "by name: drivers and leases.extra"},
-		"observed":    {driver: func(d *Driver) { d.Mode, d.Lease.Holder = "observe", "csi-attacher-0" }, summary: "only observed (`mode: observe` in drivers.yaml): its lease is held by csi-attacher-0", do: "checklist"},
-		"paused":      {driver: func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, summary: "paused by `mode: paused` in drivers.yaml", do: "active"},
+		"observed":    {driver: func(d *Driver) { d.Mode, d.Lease.Holder = "observe", "csi-attacher-0" }, summary: "only observed: `mode: observe` in drivers.yaml; its lease is held by csi-attacher-0", do: "checklist"},
+		"paused":      {driver: func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, summary: "paused: `mode: paused` in drivers.yaml", do: "active"},
 		"draining":    {driver: func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, summary: "driver a.example.com: draining: 2 calls in flight.", do: "finishes the calls in flight"},
 		"a call runs": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State = Attaching }, summary: "ControllerPublishVolume is running: attaching the volume to node worker-1", do: "2m (timeout)"},
 		"a call runs for a while": {driver: func(*Driver) {}, attachment: func(a *Attachment) {

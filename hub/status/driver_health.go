@@ -38,6 +38,9 @@ const (
 func HealthOfDriver(d Driver, replicas []string, now time.Time) Health {
 	var h Health
 	service := DiagnoseDriver(d, replicas, now)
+	if service.Verdict == diagnosis.DriverObserved && d.Lease.Holder != "" && d.waiting() == 0 { // nothing is wrong with the other attacher
+		service.Actions = service.Actions[1:]
+	}
 	h.add(d.serviceState(service.Verdict, replicas, now), service)
 	h.addCalls(d, now)
 	h.addFull(d)
@@ -55,7 +58,7 @@ func HealthOfDriver(d Driver, replicas []string, now time.Time) Health {
 	return h
 }
 
-func either(first bool, a, b HealthState) HealthState {
+func either[T any](first bool, a, b T) T {
 	if first {
 		return a
 	}
@@ -97,7 +100,7 @@ func (d Driver) says(v diagnosis.Verdict, fact, detail string, actions ...string
 // addCalls adds what is the matter with the calls in flight.
 func (h *Health) addCalls(d Driver, now time.Time) {
 	if since := d.UnansweredSince; passed(since, now) >= max(d.Settings.slow(), d.Settings.Timeout.Duration) {
-		h.add(Broken, d.says(diagnosis.DriverUnresponsive, "answers no call", d.inFlight(),
+		h.add(Broken, d.says(diagnosis.DriverUnresponsive, "answers no call", either(d.Busy > 0, d.inFlight(), ""),
 			lookAtDriver, "Restart the driver's controller if its log shows nothing.").From(since))
 	} else if c := d.Work().OldestCall; passed(c.Since, now) >= d.Settings.slow() {
 		h.add(Attention, d.says(diagnosis.CallUnanswered, c.Method+" unanswered", d.inFlight(),

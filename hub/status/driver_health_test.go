@@ -29,7 +29,8 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"a call is unanswered": {func(d *Driver) {
 			d.Lanes[0].Running, d.Busy, d.Lanes[0].OldestCall = 3, 3, Call{"ControllerPublishVolume", ago(8*time.Minute + 12*time.Second), "va"}
 		}, Attention, ago(8*time.Minute + 12*time.Second), "ControllerPublishVolume unanswered for 8m12s: 3 of 20 calls in flight"},
-		"no call is answered": {func(d *Driver) { d.UnansweredSince, d.Busy = ago(2*time.Minute), 10 }, Broken, ago(2 * time.Minute), "answers no call for 2m: 10 of 20 calls in flight"},
+		"no call is answered":                 {func(d *Driver) { d.UnansweredSince, d.Busy = ago(2*time.Minute), 10 }, Broken, ago(2 * time.Minute), "answers no call for 2m: 10 of 20 calls in flight"},
+		"no call was answered, and none runs": {func(d *Driver) { d.UnansweredSince, d.Busy = ago(2*time.Minute), 0 }, Broken, ago(2 * time.Minute), "answers no call for 2m"},
 		"no call is answered before the timeout": {func(d *Driver) {
 			d.UnansweredSince, d.Settings.Timeout = ago(2*time.Minute), metav1.Duration{Duration: 6 * time.Minute}
 		}, Fine, time.Time{}, ""},
@@ -46,11 +47,11 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 			d.State, d.Up, d.DownSince, d.ConnectionError.Text = "Connecting", false, now, "refused"
 		}, Broken, now, "cannot be called at unix:///s for 0s: refused"},
 		"connects for long":            {func(d *Driver) { d.State, d.Up, d.DownSince = "Connecting", false, hour }, Broken, hour, "cannot be called at unix:///s for 60m"},
-		"paused":                       {func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, Standby, hour, "paused by `mode: paused` in drivers.yaml for 60m"},
+		"paused":                       {func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, Standby, hour, "paused for 60m: `mode: paused` in drivers.yaml"},
 		"paused, and cannot be called": {func(d *Driver) { d.State, d.Mode, d.Up = "Lost", "paused", false }, Standby, hour, "cannot be called at unix:///s for 60m"},
 		"paused with work": {func(d *Driver) {
 			d.State, d.Mode, d.Lanes[0].Queued, d.Lanes[0].OldestSince = "Paused", "paused", 1, ago(5*time.Second)
-		}, Standby, hour, "paused by `mode: paused` in drivers.yaml for 60m|1 volume waits for 5s"},
+		}, Standby, hour, "paused for 60m: `mode: paused` in drivers.yaml|1 volume waits for 5s"},
 		"another replica has it":     {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "hub-1"} }, Standby, time.Time{}, "held by another replica of the hub (hub-1)"},
 		"another attacher has it":    {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Holder: "sidecar"} }, Attention, time.Time{}, "held by another attacher (sidecar)"},
 		"nobody has it":              {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{} }, Broken, time.Time{}, "has no holder"},
@@ -67,7 +68,8 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"drains":                              {func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, Attention, hour, "draining for 60m: 2 calls in flight"},
 		"a foreign writer":                    {func(d *Driver) { d.ForeignWriter = ForeignWriter{Manager: "csi-attacher", Time: ago(time.Minute)} }, Attention, time.Time{}, "another attacher writes its VolumeAttachments: csi-attacher"},
 		"a foreign writer once":               {func(d *Driver) { d.ForeignWriter = ForeignWriter{Manager: "csi-attacher", Time: ago(25 * time.Hour)} }, Fine, time.Time{}, ""},
-		"called before, and cannot be called": {func(d *Driver) { d.RecordedCalls = 2 }, Broken, time.Time{}, "has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: 2 VolumeAttachments have the finalizer or the node ID; unix:///s may be the socket of its node plugin"},
+		"called before, and cannot be called": {func(d *Driver) { d.RecordedCalls, d.Capabilities = 2, []string{"CONTROLLER_SERVICE"} }, Broken, time.Time{}, "has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: 2 VolumeAttachments have the finalizer or the node ID; unix:///s may be the socket of its node plugin"},
+		"called before, and is a node plugin": {func(d *Driver) { d.RecordedCalls = 2 }, Broken, time.Time{}, "has no CONTROLLER_SERVICE, but VolumeAttachments record calls to it: 2 VolumeAttachments have the finalizer or the node ID; unix:///s may be the socket of its node plugin"},
 		"called before, and another attacher has it": {func(d *Driver) {
 			d.State, d.Lease, d.RecordedCalls = "WaitingForLease", Lease{Name: "l", Holder: "sidecar"}, 2
 		}, Attention, time.Time{}, "held by another attacher (sidecar)|"},
@@ -82,11 +84,11 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"dangling": {func(d *Driver) { d.DanglingCount, d.Dangling = 1, []DanglingPublication{{Since: hour}} }, Attention, hour, "1 volume dangling for 60m: attached without a VolumeAttachment"},
 		"observed and agreed": {func(d *Driver) {
 			d.Mode, d.Lease, d.Observed, d.Checklist = "observe", Lease{Name: "l", Holder: "sidecar"}, &Observed{Agreed: 3}, []Check{{OK: true}}
-		}, Standby, hour, "only observed (`mode: observe` in drivers.yaml) for 60m: its lease is held by sidecar"},
-		"observed, and nobody holds the lease": {func(d *Driver) { d.Mode, d.Lease = "observe", Lease{Name: "l"} }, Attention, hour, "only observed (`mode: observe` in drivers.yaml) for 60m: its lease has no holder, so its volumes may not be attached at all"},
+		}, Standby, hour, "only observed for 60m: `mode: observe` in drivers.yaml; its lease is held by sidecar"},
+		"observed, and nobody holds the lease": {func(d *Driver) { d.Mode, d.Lease = "observe", Lease{Name: "l"} }, Attention, hour, "only observed for 60m: `mode: observe` in drivers.yaml; its lease has no holder, so its volumes may not be attached at all"},
 		"observed, and the lease has expired": {func(d *Driver) {
 			d.Mode, d.Lease = "observe", Lease{Name: "l", LastHolder: "sidecar", Renewed: hour}
-		}, Attention, hour, "only observed (`mode: observe` in drivers.yaml) for 60m: its lease has expired, last held by sidecar, so its volumes may not be attached at all"},
+		}, Attention, hour, "only observed for 60m: `mode: observe` in drivers.yaml; its lease has expired, last held by sidecar, so its volumes may not be attached at all"},
 		"observed, and a volume waits for the other attacher": {func(d *Driver) {
 			d.Mode, d.Lease, d.Lanes[0].Queued, d.Lanes[0].OldestSince = "observe", Lease{Name: "l", Holder: "sidecar"}, 1, ago(5*time.Second)
 		}, Standby, hour, ""},

@@ -57,3 +57,16 @@ func TestVolumeWhoseDriverCannotBeCalledNeedsAttentionAtOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestVolumesAreOneGroupOnlyIfItsTextIsTrueForAll(t *testing.T) {
+	heldBy := func(name, finalizer string) Attachment {
+		a := Attachment{Name: name, Driver: "d", Node: "n", PersistentVolume: "pv-" + name, State: Waiting, Operation: Detach}
+		a.Fault = a.says(diagnosis.FinalizerOfAnother, "held by a foreign finalizer")
+		a.Fault.Detail = finalizer
+		a.Health = HealthOfAttachment(DiagnosisInput{Attachment: a})
+		return a
+	}
+	if groups := Groups([]Attachment{heldBy("a", "x"), heldBy("b", "x"), heldBy("c", "y")}); len(groups) != 2 || len(groups[0]) != 2 {
+		t.Errorf("got %+v", groups)
+	}
+}

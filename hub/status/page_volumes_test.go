@@ -75,7 +75,7 @@ func TestWhatIsBrokenAndSinceWhenIsOnTheFirstPage(t *testing.T) {
 	for _, want := range []string{
 		troubled.lost + " broken Lost cannot be called at tcp://vsphere-csi.storage.svc:9443 for 16m: dial tcp 10.96.41.7:9443: connect: connection refused 9 volumes wait, the oldest for 15m", "4 volumes stuck, the oldest for 15m",
 		troubled.hanging + " broken answers no call for 8m12s: 10 of 20 calls in flight",
-		troubled.observed + " attention only observed (mode: observe in drivers.yaml) for 11h: its lease has no holder", "1 volume waits for 4m", "and more",
+		troubled.observed + " attention only observed for 11h: mode: observe in drivers.yaml; its lease has no holder", "1 volume waits for 4m", "and more",
 		troubled.left + " attention 2 volumes dangling, the oldest for 60m",
 		troubled.full + " attention 11 volumes failing, the oldest for 5m: ResourceExhausted: attachment limit",
 		troubled.slow + " attention ControllerUnpublishVolume unanswered for 66s",
@@ -86,7 +86,7 @@ func TestWhatIsBrokenAndSinceWhenIsOnTheFirstPage(t *testing.T) {
 		}
 		last = max(at, last)
 	}
-	if !strings.Contains(drivers, "standby "+troubled.paused+" Paused paused by mode: paused in drivers.yaml") {
+	if !strings.Contains(drivers, "standby "+troubled.paused+" Paused paused for 11h: mode: paused in drivers.yaml") {
 		t.Errorf("the paused driver is not on standby: %s", drivers)
 	}
 	trouble := pageText(t, body, "trouble")

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -123,8 +122,8 @@ func TestChecklistIsOpenForADriverThatWasCalledAndHasNoCapability(t *testing.T) 
 		words                     string
 	}{
 		"never called":  {ok: true, words: "marked attached without a call"},
-		"called before": {called: true, words: "1 VolumeAttachments have the finalizer or the node ID"},
-		"can be called": {called: true, capable: true, ok: true, words: csiclient.PublishUnpublish},
+		"called before": {called: true, words: "no CONTROLLER_SERVICE, but 1 VolumeAttachments have the finalizer or the node ID"},
+		"can be called": {called: true, capable: true, ok: true, words: "PUBLISH_UNPUBLISH_VOLUME"},
 		"no attach":     {capable: true, noAttach: true, words: "nothing to attach"},
 	} {
 		t.Run(name, func(t *testing.T) {

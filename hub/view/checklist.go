@@ -76,6 +76,7 @@ func (v *View) lastAnswers(d Driver) answers {
 // checklist returns the checks of a driver as last known. It sends no request.
 func (v *View) checklist(d Driver, now time.Time) []status.Check {
 	last := v.lastAnswers(d)
+	d.Known = d.Known && d.State != status.StateConnecting // else another endpoint has answered
 	checks := []status.Check{checkEndpoint(d.Driver, last.endpoint), checkName(d), checkCapabilities(d), v.checkNodes(d),
 		checkLease(d, now), last.secrets, last.rights, checkDecisions(d.Observed)}
 	for i, name := range [...]string{"endpoint", "name", "capabilities", "node IDs", "lease", "secrets", "rights", "decisions"} {
@@ -108,7 +109,7 @@ func checkEndpoint(d status.Driver, address status.Check) status.Check {
 	case d.Up, d.State == status.StateNameMismatch:
 		return passed("%s answers", d.Endpoint)
 	}
-	_, action := diagnosis.ParseRefusal(d.Reason, d.Endpoint)
+	_, action := diagnosis.ParseRefusal(d.Reason, d.Endpoint, d.Source)
 	return open(action, "%s is %s: %s", d.Endpoint, d.State, d.Reason)
 }
 
@@ -171,9 +172,9 @@ func checkCapabilities(d Driver) status.Check {
 	case d.RecordedCalls > 0:
 		return open("Set the endpoint to the socket of the driver's controller.",
 			"no %s, but %d VolumeAttachments have the finalizer or the node ID that an attacher writes before it calls the driver: %s may be the socket of the node plugin",
-			csiclient.PublishUnpublish, d.RecordedCalls, d.Endpoint)
+			d.Lacks(), d.RecordedCalls, d.Endpoint)
 	case !d.Decider.Capabilities.PublishUnpublish:
-		return passed("no %s: VolumeAttachments are marked attached without a call", csiclient.PublishUnpublish)
+		return passed("no %s: VolumeAttachments are marked attached without a call", d.Lacks())
 	}
 	return passed("%s", strings.Join(d.Capabilities, ", "))
 }

@@ -21,7 +21,7 @@ func (a attachment) kept(s status.Attachment) status.Attachment {
 		return s
 	}
 	s.State, s.Operation, s.Since = status.Waiting, status.Detach, a.DeletionTimestamp.Time
-	s.Fault = diagnosis.New(diagnosis.FinalizerOfAnother, "VolumeAttachment "+s.Name, "deleted, and kept by a finalizer of others ("+strings.Join(a.Finalizers, ", ")+")", "",
+	s.Fault = diagnosis.New(diagnosis.FinalizerOfAnother, "VolumeAttachment "+s.Name, "deleted, and held by a foreign finalizer", strings.Join(a.Finalizers, ", ")+", which no attacher sets",
 		"Ask the owner of that finalizer to remove it: the object stays until then.").From(s.Since)
 	return s
 }
@@ -30,8 +30,8 @@ func (a attachment) kept(s status.Attachment) status.Attachment {
 // node is not the one that it was attached with.
 func (v *View) attachedFault(a attachment, s status.Attachment) diagnosis.Diagnosis {
 	noted := a.Annotations[attach.AnnotationVolumeHandle]
-	says := func(verdict diagnosis.Verdict, fact, action string) diagnosis.Diagnosis {
-		return diagnosis.New(verdict, "PersistentVolume "+s.PersistentVolume, fact, "its volume is still attached to node "+s.Node, action)
+	says := func(verdict diagnosis.Verdict, fact, detail, action string) diagnosis.Diagnosis {
+		return diagnosis.New(verdict, "PersistentVolume "+s.PersistentVolume, fact, detail+"its volume is still attached", action)
 	}
 	restore := func() string {
 		return fmt.Sprintf("Restore it with the same handle, %s, before the Pod restarts: without it the volume cannot be attached again.", cmp.Or(s.VolumeHandle, "which the storage system knows"))
@@ -39,15 +39,17 @@ func (v *View) attachedFault(a attachment, s status.Attachment) diagnosis.Diagno
 	switch volume := v.Cluster.VolumeOrDeleted(s.PersistentVolume); {
 	case s.PersistentVolume == "":
 	case volume == nil || v.Cluster.Volume(s.PersistentVolume) == nil: // volume.Deleted says when its deletion was asked for
-		return says(diagnosis.VolumeMissing, "does not exist any more", restore())
+		return says(diagnosis.VolumeMissing, "does not exist any more", "", restore())
 	case noted != "" && noted != volume.Handle:
-		return says(diagnosis.VolumeRecreated, "was recreated with another handle, "+volume.Handle, restore()).From(volume.Created.Time)
+		d := says(diagnosis.VolumeRecreated, "was recreated with another handle", volume.Handle+"; ", restore())
+		d.Last = volume.Created.Time
+		return d
 	case volume.Deleted != nil:
-		return says(diagnosis.VolumeBeingDeleted, "being deleted", "Back up its data before the Pod restarts: a PersistentVolume that is being deleted cannot be attached again. Its persistentVolumeReclaimPolicy decides whether the storage is deleted too: Retain keeps it.").From(volume.Deleted.Time)
+		return says(diagnosis.VolumeBeingDeleted, "being deleted", "", "Back up its data before the Pod restarts: a PersistentVolume that is being deleted cannot be attached again. Its persistentVolumeReclaimPolicy decides whether the storage is deleted too: Retain keeps it.").From(volume.Deleted.Time)
 	}
 	was := a.Annotations[attach.AnnotationNodeID]
 	if now, ok := attach.NodeID(v.Cluster.CSINode(s.Node), s.Driver); ok && was != "" && now != was {
-		return diagnosis.New(diagnosis.NodeIDChanged, "CSINode "+s.Node, fmt.Sprintf("has node ID %s now, and the volume was attached to node ID %s", now, was), "",
+		return diagnosis.New(diagnosis.NodeIDChanged, "CSINode "+s.Node, "has a new node ID", fmt.Sprintf("%s; the volume was attached to node ID %s", now, was),
 			fmt.Sprintf("Delete the Pod if the machine of node %s was replaced: the volume is then detached from the old machine, and attached to the new one.", s.Node))
 	}
 	return diagnosis.Diagnosis{}

@@ -66,9 +66,6 @@ func (e *explainer) commands(lines ...[]string) []string {
 	return e.through(diagnosis.Commands(lines...))
 }
 
-// slow is how long a Pod waits at least that counts as waiting for an attach.
-const slow = time.Minute
-
 // withdraw deletes a VolumeAttachment for a node that is gone, after the Pods that ask for it. The hub removes its finalizer
 // only after it has detached what may be attached.
 func (v *volume) withdraw(f *diagnosis.Diagnosis) {
@@ -94,7 +91,7 @@ func (v *volume) outOfService(f *diagnosis.Diagnosis) {
 		return
 	}
 	v.note(*f)
-	*f = diagnosis.New(diagnosis.AttachedToNotReadyNode, "Node "+node.Name, "not ready, and the volume is attached there", cmp.Or(c.Message, c.Reason)).From(c.LastTransitionTime.Time)
+	*f = diagnosis.New(diagnosis.AttachedToNotReadyNode, "Node "+node.Name, "not ready", diagnosis.Because("the volume is attached there", cmp.Or(c.Message, c.Reason))).From(c.LastTransitionTime.Time)
 	untaint := fmt.Sprintf("When the node is back, remove the taint: kubectl taint nodes %s %s-.", node.Name, corev1.TaintNodeOutOfService)
 	if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) {
 		f.Actions = []string{"Wait: the node has the taint " + corev1.TaintNodeOutOfService + ", so kube-controller-manager deletes its Pods and detaches their volumes.", untaint}
@@ -105,11 +102,11 @@ func (v *volume) outOfService(f *diagnosis.Diagnosis) {
 	f.Commands = v.commands([]string{"kubectl", "taint", "nodes", node.Name, corev1.TaintNodeOutOfService + "=nodeshutdown:NoExecute"})
 }
 
-// waitingPods returns the Pods with the volume that have waited for their start for longer than slow. Some drivers can do
-// without the attach that they offer: so attachRequired counts as wrong only if a Pod waits.
+// waitingPods returns the Pods with the volume that wait for their start on a node. Some drivers can do without the attach
+// that they offer: so attachRequired counts as wrong only if a Pod waits.
 func (v *volume) waitingPods() []corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(items(v.pods)), func(p corev1.Pod) bool {
-		return p.Status.Phase != corev1.PodPending || p.DeletionTimestamp != nil || p.Status.StartTime == nil || v.now.Sub(p.Status.StartTime.Time) < slow ||
+		return p.Status.Phase != corev1.PodPending || p.DeletionTimestamp != nil || p.Spec.NodeName == "" ||
 			slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { // it waits for something else
 				return c.State.Waiting == nil || c.State.Waiting.Reason != "ContainerCreating" && c.State.Waiting.Reason != "PodInitializing"
 			})

@@ -57,24 +57,19 @@ var objectCures = []cure{
 	},
 }
 
-// playStatefulSetPod makes a claim and a Pod of a StatefulSet that uses it, which has been waiting on its node for minutes.
+// playStatefulSetPod makes a claim and a Pod of a StatefulSet that uses it, which waits on its node.
 func (s *cureScene) playStatefulSetPod() (question string) {
 	s.t.Helper()
 	s.claim()
 	pod := testbed.Pod{Name: s.name + "-0", Node: s.node, Claims: []string{s.name}}.Build()
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: s.name, UID: types.UID(s.name), Controller: ptr.To(true)}}
-	since := metav1.NewTime(time.Now().Add(-5 * time.Minute))
-	s.playPod(pod, func(ctx context.Context) error {
-		status := fmt.Sprintf(`{"status":{"phase":"Pending","startTime":%q}}`, since.UTC().Format(time.RFC3339))
-		_, err := s.kube.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status")
-		return err
-	})
+	s.playPod(pod)
 	return "pod/default/" + pod.Name
 }
 
 // playPod does for a Pod what its controller and kubelet do: it makes it, ends it when it is deleted and makes it again.
 // started is called after each start. The Pod is there when it returns.
-func (s *cureScene) playPod(pod *corev1.Pod, started func(context.Context) error) {
+func (s *cureScene) playPod(pod *corev1.Pod) {
 	s.t.Helper()
 	pods := s.kube.CoreV1().Pods(pod.Namespace)
 	running := make(chan struct{}, 1)
@@ -82,10 +77,6 @@ func (s *cureScene) playPod(pod *corev1.Pod, started func(context.Context) error
 		switch is, err := pods.Get(ctx, pod.Name, metav1.GetOptions{}); {
 		case apierrors.IsNotFound(err):
 			if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err == nil {
-				err = started(ctx)
-				if err != nil && ctx.Err() == nil {
-					s.t.Error(err)
-				}
 				select {
 				case running <- struct{}{}:
 				default:

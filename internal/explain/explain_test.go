@@ -349,11 +349,11 @@ func notReady(taints ...corev1.Taint) func(*world) {
 	})
 }
 
-// waitsWithoutAttach has the driver's CSIDriver forbid an attach that the driver offers, and the Pod wait on the node for so long.
-func waitsWithoutAttach(waits time.Duration, change func(*corev1.Pod)) func(*world) {
+// waitsWithoutAttach has the driver's CSIDriver forbid an attach that the driver offers, and the Pod wait on the node.
+func waitsWithoutAttach(change func(*corev1.Pod)) func(*world) {
 	return all(notAsked, noAttach, func(w *world) {
 		w.served.NoAttach = true
-		w.pod.Status.StartTime, w.pod.Status.Phase = agoPointer(waits), corev1.PodPending
+		w.pod.Status.Phase = corev1.PodPending
 		change(w.pod)
 	})
 }
@@ -388,16 +388,15 @@ func TestCommandsAreThoseThatTheObjectsAllow(t *testing.T) {
 			diagnosis.LeaseHolderGone, "Make sure that its holder is gone", `kubectl -n storage patch lease ` + leaseName + ` --type=json -p '[{"op":"test","path":"/spec/holderIdentity","value":"sidecar-7"},` +
 				`{"op":"test","path":"/spec/renewTime","value":"1999-12-31T23:59:10.000000Z"},{"op":"replace","path":"/spec/holderIdentity","value":""}]'`},
 		{"another replica holds the lease", all(waitsForLease(""), held("hub-1_def", 50*time.Second), func(w *world) { w.lease.Spec.LeaseDurationSeconds = ptr.To[int32](7200) }), diagnosis.NoReasonKnown, "", ""},
-		{"a Pod waits for a mount that needs an attach", waitsWithoutAttach(5*time.Minute, func(p *corev1.Pod) {
+		{"a Pod waits for a mount that needs an attach", waitsWithoutAttach(func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Controller: ptr.To(true)}}
 		}), diagnosis.AttachRequiredWrong, "Create the CSIDriver again", replaceCSIDriver + "\nkubectl -n default delete pod web"},
-		{"a Pod without a controller waits for such a mount", waitsWithoutAttach(5*time.Minute, func(*corev1.Pod) {}), diagnosis.AttachRequiredWrong,
+		{"a Pod without a controller waits for such a mount", waitsWithoutAttach(func(*corev1.Pod) {}), diagnosis.AttachRequiredWrong,
 			"Delete Pod default/web and create it again", replaceCSIDriver},
-		{"a Pod waits for its image", waitsWithoutAttach(5*time.Minute, func(p *corev1.Pod) {
+		{"a Pod waits for its image", waitsWithoutAttach(func(p *corev1.Pod) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
 		}), "", "", ""},
-		{"a Pod is about to start", waitsWithoutAttach(20*time.Second, func(*corev1.Pod) {}), "", "", ""},
-		{"a Pod runs", waitsWithoutAttach(5*time.Minute, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }), "", "", ""},
+		{"a Pod runs", waitsWithoutAttach(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }), "", "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -57,9 +57,6 @@ func (v *volume) servedSubject(ctx context.Context, s *SubjectReport) {
 	for _, r := range d.Health.Reasons {
 		f := v.finding(r.Diagnosis)
 		v.cure(&f)
-		if r.Verdict == diagnosis.DriverObserved && d.Health.State == status.Standby {
-			f.Actions = f.Actions[len(f.Actions)-1:] // nothing is wrong with the other attacher
-		}
 		s.add(r.State, f)
 	}
 	s.Since = d.Health.Since

@@ -56,14 +56,16 @@ func (p *printer) head(title string, result Result, since time.Time) {
 	}
 }
 
-// calm are verdicts of what has just begun: they are problems only after a minute, as everywhere in the hub.
-var calm = []diagnosis.Verdict{diagnosis.CallInFlight, diagnosis.Queued, diagnosis.BeingDetached, diagnosis.NoReasonKnown}
+// slow is the age from which work in progress is a problem, as everywhere in the hub, and inProgress are the verdicts of it.
+const slow = time.Minute
+
+var inProgress = []diagnosis.Verdict{diagnosis.CallInFlight, diagnosis.Queued, diagnosis.BeingDetached, diagnosis.NoReasonKnown}
 
 // stop writes the finding at which a walk stops, if it does. since is when the attach or the detach was asked for.
 func (p *printer) stop(d *diagnosis.Diagnosis, result Result, since time.Time) {
 	switch {
 	case d == nil:
-	case result.ExitCode() == 0, slices.Contains(calm, d.Verdict) && p.report.AsOf.Sub(since) < slow:
+	case result.ExitCode() == 0, slices.Contains(inProgress, d.Verdict) && p.report.AsOf.Sub(since) < slow:
 		p.findings(fine, status.Fine, *d)
 	default:
 		p.findings(problem, status.Broken, *d)

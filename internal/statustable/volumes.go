@@ -1,6 +1,7 @@
 package statustable
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -25,7 +26,7 @@ func Volumes(groups iter.Seq[[]status.Attachment], wide bool, now time.Time) Tab
 			volumes, nodes = append(volumes, a.PersistentVolume), append(nodes, a.Node)
 		}
 		a := group[0]
-		r := Row{Health: a.Health.State, Cells: []string{some(pods), some(claims), some(volumes), some(nodes), a.Driver, a.Doing(), age(a.Since, now), fmt.Sprint(a.Tries)},
+		r := Row{Health: a.Health.State, Cells: []string{some(pods), some(claims), some(volumes), some(nodes), a.Driver, a.Doing(), age(cmp.Or(a.Since, a.Health.Since), now), fmt.Sprint(a.Tries)},
 			Texts: []string{why(a, now)}}
 		if len(group) > 1 {
 			r.Texts[0] = fmt.Sprintf("×%d: %s", len(group), r.Texts[0])
@@ -34,6 +35,12 @@ func Volumes(groups iter.Seq[[]status.Attachment], wide bool, now time.Time) Tab
 			r.Cells = append(r.Cells, a.Name, a.VolumeHandle)
 		}
 		t.Rows = append(t.Rows, r)
+	}
+	if !slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Cells[0] != "" }) { // nobody has looked for Pods, or there are none
+		t.Titles = t.Titles[1:]
+		for i, r := range t.Rows {
+			t.Rows[i].Cells = r.Cells[1:]
+		}
 	}
 	return t
 }
