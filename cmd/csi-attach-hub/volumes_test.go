@@ -73,8 +73,14 @@ func TestVolumesHasSeveralOutputs(t *testing.T) {
 		}
 		return out
 	}
-	if out := ask(); !strings.HasPrefix(out, "POD ") || strings.Contains(out, "VOLUMEATTACHMENT") || strings.Count(out, "\n") != 7 {
+	if out := ask(); !strings.HasPrefix(out, "CLAIM ") || strings.Contains(out, "VOLUMEATTACHMENT") || strings.Count(out, "\n") != 7 {
 		t.Errorf("the table is\n%s", out)
+	}
+	for flags, want := range map[string]string{"": "No volume waits or is in trouble.\n", "--node n": "No volume matches.\n"} {
+		args := append([]string{"volumes", "--server", fakeHub(t, status.Fine)}, strings.Fields(flags)...)
+		if out, text, code := runHere(args...); out != "" || text != want || code != 0 {
+			t.Errorf("without a volume, %q: exit code %d, stdout %q, stderr %q", flags, code, out, text)
+		}
 	}
 	if out := ask("-o", "wide"); !strings.Contains(out, "VOLUMEATTACHMENT") || !strings.Contains(out, "HANDLE") {
 		t.Errorf("the wide table is\n%s", out)

@@ -122,13 +122,13 @@ func (h *Health) addQueue(d Driver, unserved bool, now time.Time) {
 	case unserved:
 	case work.Failing > 0:
 		h.add(Attention, d.says(diagnosis.Retrying, plural(work.Failing, "volume failing", "volumes failing, the oldest"),
-			d.lastFailure(), list+". The hub keeps retrying.").From(work.FailingSince))
+			d.lastFailure(work.FailingSince), list+". The hub keeps retrying.").From(work.FailingSince))
 	case work.Queued > d.WaitingForCapacity && late:
 		waits.Actions = []string{fmt.Sprintf("Look at how long the driver's calls take (%s), and raise workers if the driver can do more at once.", d.inFlight())}
 		h.add(Attention, waits)
 	}
 	if work.Stuck > 0 {
-		h.add(Attention, d.says(diagnosis.Stuck, plural(work.Stuck, "volume stuck", "volumes stuck, the oldest"), "",
+		h.add(Attention, d.says(diagnosis.Stuck, plural(work.Stuck, "volume stuck", "volumes stuck, the oldest"), d.lastFailure(work.StuckSince),
 			list+", and csi-attach-hub explain NAME for the cause of one.").From(work.StuckSince))
 	}
 }
@@ -145,9 +145,9 @@ func passed(t, now time.Time) time.Duration {
 	return now.Sub(t)
 }
 
-// lastFailure returns the text of the last failed try.
-func (d Driver) lastFailure() string {
-	if len(d.Failures) == 0 {
+// lastFailure returns the text of the last failed try since a time.
+func (d Driver) lastFailure(since time.Time) string {
+	if len(d.Failures) == 0 || d.Failures[0].Time.Before(since) {
 		return ""
 	}
 	cause, text := diagnosis.Parse(d.Failures[0].Text, d.Failures[0].Cause.Code)

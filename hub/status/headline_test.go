@@ -66,7 +66,7 @@ func TestVolumesAreOneGroupOnlyIfItsTextIsTrueForAll(t *testing.T) {
 		a.Health = HealthOfAttachment(DiagnosisInput{Attachment: a})
 		return a
 	}
-	if groups := Groups([]Attachment{heldBy("a", "x"), heldBy("b", "x"), heldBy("c", "y")}); len(groups) != 2 || len(groups[0]) != 2 {
+	if groups := Groups([]Attachment{heldBy("csi-1", "x"), heldBy("csi-2", "x"), heldBy("csi-3", "y")}); len(groups) != 2 || len(groups[0]) != 2 {
 		t.Errorf("got %+v", groups)
 	}
 }
