@@ -48,7 +48,7 @@ func fleet() (hubclient.View, []status.Attachment) {
 		}),
 		driver("fail.example.com", func(d *status.Driver) {
 			d.Lanes = []status.Lane{{Operation: status.Attach, Delayed: 12, Failing: 12, FailingSince: ago(30 * time.Minute), Queued: 4, Running: 2, OldestSince: ago(30 * time.Minute)}, {Operation: status.Detach, Queued: 1, Running: 1}}
-			d.Failures = []status.Failure{{Text: hostile}}
+			d.Failures = []status.Failure{{Time: now, Text: hostile}}
 			d.Dangling = []status.DanglingPublication{{VolumeHandle: "vol-1", NodeID: "i-1", Node: "node-1", Tries: 3, LastError: "no\x00such node", Since: ago(time.Hour)}, {VolumeHandle: "vol-2", NodeID: "i-2", Since: ago(time.Minute)}}
 			d.DanglingCount = 5
 		}),
