@@ -98,7 +98,7 @@ func checkMistakes(u *user) {
 		{"add extra", `name "extra" of a Pod does not begin with a driver`},
 		{"add fast-1", `"fast-1" already exists`},
 		{"remove fast-none", `"fast-none" not found`},
-		{"knobs fast '{\"hangs\":1}'", `unknown knob "hangs": choose from capabilities`},
+		{"knobs fast '{\"hangs\":1}'", `unknown field "hangs": write an object with name, capabilities`},
 		{"knobs fats '{}'", `unknown name "fats": the drivers are fast, slow, flaky and hanging; `},
 		{"knobs fast", "accepts 2 arg(s), received 1"},
 	} {

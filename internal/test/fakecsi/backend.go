@@ -1,6 +1,7 @@
 package fakecsi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,22 +20,12 @@ type Options struct {
 	// Capabilities that the driver announces. Nil means DefaultCapabilities,
 	// empty means none.
 	Capabilities []Capability
-	// StrictVolumes answers NotFound to a publish of a volume that neither
-	// CreateVolume nor Knobs.GainVolumes has made. Otherwise the first publish
-	// makes the volume.
-	StrictVolumes bool
-	// Nodes are the known node IDs: a publish to another node is answered
-	// NotFound. Empty means that every node ID is known.
-	Nodes []string
 	// CountersOnly keeps no list of calls and no requests, so that the memory
 	// that the books take does not grow with the calls.
 	CountersOnly bool
 	// Observe (may be nil) is told the begin and the end of each publish and unpublish, and each change of what is
 	// attached, in the order in which they happen. It must return at once and not use the Backend.
 	Observe func(Event)
-	// StateFile keeps the storage beyond the end of the process. The Backend
-	// starts with its content. Nil means memory only. The caller closes it.
-	StateFile *StateFile
 }
 
 // Backend is the storage behind a CSI driver: volumes, attachments, knobs and
@@ -44,11 +35,8 @@ type Backend struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer
 
-	version   string
-	strict    bool
-	nodes     map[string]bool
-	stateFile *StateFile
-	observe   func(Event) // may be nil
+	version string
+	observe func(Event) // may be nil
 
 	mu        sync.Mutex // guards all below
 	behaviour behaviour
@@ -56,8 +44,7 @@ type Backend struct {
 	books     *bookkeeper
 	attached  map[string]map[string]Attachment // for snapshots; nil after a change
 	effecting *call                            // changes the storage now; nil: a knob does
-	changes   uint64
-	changed   chan struct{} // closed and replaced on each change
+	changed   chan struct{}                    // closed and replaced on each change
 }
 
 // New makes a Backend.
@@ -71,64 +58,27 @@ func New(o Options) (*Backend, error) {
 	if o.Capabilities == nil {
 		o.Capabilities = DefaultCapabilities()
 	}
-	if o.VendorVersion == "" {
-		o.VendorVersion = "0.0.0"
-	}
 	b := &Backend{
-		version:   o.VendorVersion,
-		strict:    o.StrictVolumes,
-		nodes:     map[string]bool{},
-		stateFile: o.StateFile,
-		observe:   o.Observe,
-		storage:   newStorage(),
-		books:     newBookkeeper(o.CountersOnly),
-		changed:   make(chan struct{}),
+		version: cmp.Or(o.VendorVersion, "0.0.0"),
+		observe: o.Observe,
+		storage: newStorage(),
+		books:   newBookkeeper(o.CountersOnly),
+		changed: make(chan struct{}),
 	}
 	b.books.violated = b.tellViolation
 	b.behaviour.latency = map[Method]Latency{}
 	b.behaviour.apply(Knobs{Name: o.Name, Capabilities: o.Capabilities})
-	for _, n := range o.Nodes {
-		b.nodes[n] = true
-	}
-	if o.StateFile != nil {
-		b.storage = o.StateFile.restore()
-	}
 	return b, nil
 }
 
-// Set applies knobs. With an error in them it changes nothing. It returns when
-// the StateFile, if there is one, has the change.
+// Set applies knobs. With an error in them it changes nothing.
 func (b *Backend) Set(k Knobs) error {
 	if err := k.check(); err != nil {
 		return fmt.Errorf("set knobs: %w", err)
 	}
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.behaviour.apply(k)
-	b.changeStorage(k)
-	b.note()
-	b.mu.Unlock()
-	if err := b.flush(); err != nil {
-		return fmt.Errorf("set knobs: %w", err)
-	}
-	return nil
-}
-
-// SetJSON applies knobs in JSON, as Set, and returns a text that says what has changed.
-func (b *Backend) SetJSON(data []byte) (string, error) {
-	k, err := ParseKnobs(data)
-	if err != nil {
-		return "", err
-	}
-	before := b.Books()
-	if err := b.Set(k); err != nil {
-		return "", err
-	}
-	return k.Describe(before), nil
-}
-
-// changeStorage applies the knobs that change the storage without a call. Called
-// with mu held.
-func (b *Backend) changeStorage(k Knobs) {
 	for _, a := range k.LoseAttachments {
 		b.record(b.storage.detach(a.Volume, a.Node))
 	}
@@ -136,12 +86,13 @@ func (b *Backend) changeStorage(k Knobs) {
 		b.record(b.storage.remove(v))
 	}
 	for _, v := range k.GainVolumes {
-		_, rs := b.storage.add(v)
-		b.record(rs)
+		b.storage.add(v)
 	}
 	for _, a := range k.GainAttachments {
 		b.record(b.storage.gain(a.Volume, a.Node))
 	}
+	b.note()
+	return nil
 }
 
 // Books returns a snapshot of the books.
@@ -167,24 +118,6 @@ func (b *Backend) Wait(ctx context.Context, done func(Books) bool) error {
 	}
 }
 
-// waitVersion blocks until the version of the books differs from seen, or ctx ends.
-// It takes no snapshots.
-func (b *Backend) waitVersion(ctx context.Context, seen uint64) {
-	for {
-		b.mu.Lock()
-		version, changed := b.changes, b.changed
-		b.mu.Unlock()
-		if version != seen {
-			return
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // look returns a snapshot, and a channel that the next change closes.
 func (b *Backend) look() (Books, <-chan struct{}) {
 	b.mu.Lock()
@@ -193,8 +126,7 @@ func (b *Backend) look() (Books, <-chan struct{}) {
 		b.attached = b.storage.attached()
 	}
 	books := b.books.snapshot()
-	books.Driver, books.Version = b.behaviour.name, b.changes
-	books.Attached, books.Volumes = b.attached, len(b.storage.volumes)
+	books.Driver, books.Attached = b.behaviour.name, b.attached
 	return books, b.changed
 }
 
@@ -220,28 +152,6 @@ func (b *Backend) lastRequest(m Method, volume string) proto.Message {
 
 // note wakes all waits. Called with mu held; closing a channel does not block.
 func (b *Backend) note() {
-	b.changes++
 	close(b.changed)
 	b.changed = make(chan struct{})
-}
-
-// record keeps changes of the storage for the StateFile, which flush writes later.
-// Called with mu held, so that they stay in order.
-func (b *Backend) record(rs []Record) {
-	if len(rs) == 0 {
-		return
-	}
-	b.attached = nil
-	b.tellChanges(rs)
-	if b.stateFile != nil {
-		b.stateFile.add(rs)
-	}
-}
-
-// flush makes all changes durable that any call has recorded so far.
-func (b *Backend) flush() error {
-	if b.stateFile == nil {
-		return nil
-	}
-	return b.stateFile.flush()
 }

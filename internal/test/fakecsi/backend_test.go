@@ -3,8 +3,6 @@ package fakecsi
 import (
 	"context"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
@@ -102,16 +100,6 @@ func TestPublishAndUnpublishFollowTheSpecification(t *testing.T) {
 			attached: map[string][]string{"v": {"n1"}}, unchanged: 1,
 		},
 		{
-			name: "mount flags make no difference",
-			steps: []step{
-				{do: "publish", vol: "v", node: "n1", mode: rwo},
-				{do: "publish", vol: "v", node: "n1", mode: rwo, edit: func(r *csi.ControllerPublishVolumeRequest) {
-					r.VolumeCapability.GetMount().MountFlags = []string{"noatime"}
-				}},
-			},
-			attached: map[string][]string{"v": {"n1"}}, unchanged: 1,
-		},
-		{
 			name: "a publish in another way is refused",
 			steps: []step{
 				{do: "publish", vol: "v", node: "n1", mode: rwo},
@@ -159,41 +147,6 @@ func TestPublishAndUnpublishFollowTheSpecification(t *testing.T) {
 			name:      "unpublish of what is not published is fine and changes nothing",
 			steps:     []step{{do: "unpublish", vol: "v", node: "n1"}},
 			unchanged: 1,
-		},
-		{
-			name: "ids and capability are required",
-			steps: []step{
-				{do: "publish", node: "n1", mode: rwo, want: codes.InvalidArgument},
-				{do: "publish", vol: "v", mode: rwo, want: codes.InvalidArgument},
-				{do: "publish", vol: "v", node: "n1", want: codes.InvalidArgument},
-				{do: "publish", vol: "v", node: "n1", mode: rwo, want: codes.InvalidArgument, edit: func(r *csi.ControllerPublishVolumeRequest) {
-					r.VolumeCapability = nil
-				}},
-				{do: "publish", vol: "v", node: "n1", mode: rwo, want: codes.InvalidArgument, edit: func(r *csi.ControllerPublishVolumeRequest) {
-					r.VolumeCapability.AccessType = nil
-				}},
-				{do: "unpublish", node: "n1", want: codes.InvalidArgument},
-			},
-		},
-		{
-			name:    "strict volumes must exist",
-			options: Options{StrictVolumes: true},
-			knobs:   Knobs{GainVolumes: []string{"known"}},
-			steps: []step{
-				{do: "publish", vol: "v", node: "n1", mode: rwo, want: codes.NotFound},
-				{do: "publish", vol: "known", node: "n1", mode: rwo},
-				{do: "unpublish", vol: "v", node: "n1"},
-			},
-			attached: map[string][]string{"known": {"n1"}}, unchanged: 1,
-		},
-		{
-			name:    "nodes that are listed must exist",
-			options: Options{Nodes: []string{"n1"}},
-			steps: []step{
-				{do: "publish", vol: "v", node: "n2", mode: rwo, want: codes.NotFound},
-				{do: "publish", vol: "v", node: "n1", mode: rwo},
-			},
-			attached: map[string][]string{"v": {"n1"}},
 		},
 		{
 			name:  "a node that is full takes no more, but what it has is fine",
@@ -258,30 +211,4 @@ func TestPublishAndUnpublishFollowTheSpecification(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestLatencyTakesVirtualTimeAndEndsWithTheCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBackend(t, Options{})
-		turn(t, b, Knobs{Latency: map[Method]Latency{ControllerPublishVolume: {Base: 2 * time.Second}}})
-		begin := time.Now()
-		if got := publish(t.Context(), b, "v", "n1", rwo); got != codes.OK {
-			t.Fatal(got)
-		}
-		if took := time.Since(begin); took != 2*time.Second {
-			t.Errorf("the publish took %s", took)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if got := publish(ctx, b, "w", "n1", rwo); got != codes.DeadlineExceeded {
-			t.Errorf("a caller that left got %s", got)
-		}
-		if diff := cmp.Diff(map[string][]string{"v": {"n1"}}, attached(b)); diff != "" {
-			t.Errorf("attached (-want +got):\n%s", diff)
-		}
-		last := b.Books().Calls[1]
-		if !last.Abandoned || last.Changed || last.End.Sub(last.Start) != time.Second {
-			t.Errorf("the abandoned call is booked as %+v", last)
-		}
-	})
 }

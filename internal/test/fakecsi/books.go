@@ -15,14 +15,9 @@ import (
 // and slices: read them, do not change them.
 type Books struct {
 	Driver string `json:"driver"`
-	// Version grows with each change of the books.
-	Version uint64 `json:"version"`
-
 	// Attached has the attachments by volume and node. It leaves out volumes that
 	// are attached nowhere.
 	Attached map[string]map[string]Attachment `json:"attached"`
-	// Volumes is the number of volumes.
-	Volumes int `json:"volumes"`
 
 	// Calls are the ended calls in the order of their ends; empty with
 	// Options.CountersOnly.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -166,31 +165,6 @@ func TestFirstCallsForAMultiNodeVolumeMayBeUnpublishes(t *testing.T) {
 		}
 		turn(t, b, Knobs{ReleaseAll: true})
 		synctest.Wait()
-	})
-}
-
-func TestCallInASingleNodeModeBesideOthersIsAViolation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for name, second := range map[string]func(b *Backend){
-			"publish":              func(b *Backend) { publish(t.Context(), b, "v", "n2", rwo) },
-			"unpublish":            func(b *Backend) { unpublish(t.Context(), b, "v", "single") },
-			"unpublish everywhere": func(b *Backend) { unpublish(t.Context(), b, "v", "") },
-		} {
-			b := newBackend(t, Options{})
-			publish(t.Context(), b, "v", "single", rwo)
-			turn(t, b, Knobs{Hang: []Hang{{}}})
-			go publish(t.Context(), b, "v", "n1", rwx)
-			synctest.Wait()
-			go second(b)
-			synctest.Wait()
-			bk := b.Books()
-			at := slices.IndexFunc(bk.Violations, func(v Violation) bool { return v.Rule == safety.OneCall })
-			if bk.VolumesInFlight["v"].Max != 2 || at < 0 {
-				t.Errorf("%s: of v %+v, violations %v", name, bk.VolumesInFlight["v"], bk.Violations)
-			}
-			turn(t, b, Knobs{ReleaseAll: true})
-			synctest.Wait()
-		}
 	})
 }
 

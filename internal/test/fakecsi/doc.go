@@ -7,16 +7,14 @@
 // crashed and started again while the Backend lives on.
 //
 // The flow of a call: the Backend books it as in flight, applies the knobs that
-// match it (latency, hang, fault), changes the storage, writes the change to the
-// StateFile if there is one, and books the end of the call, its code and whether
-// it changed the storage. Books returns a consistent snapshot of all that. Wait
-// wakes on each change, so that no test needs to sleep or poll.
+// match it (latency, hang, fault), changes the storage, and books the end of the
+// call, its code and whether it changed the storage. Books returns a consistent
+// snapshot of all that. Wait wakes on each change, so that no test needs to sleep
+// or poll.
 //
 // A Backend implements the Identity and Controller services itself, and takes
 // its time only from timers and contexts: in a testing/synctest bubble, call its
-// methods directly, without a Server. Control is an HTTP API for the books and
-// knobs of a Backend in another process, and ControlClient is its client.
+// methods directly, without a Server.
 //
-// It does not mount and has no Node service and no snapshots. It provisions only
-// as far as csi-test's sanity suite needs for its tests of publishing.
+// It does not mount or provision and has no Node service and no snapshots.
 package fakecsi

@@ -60,24 +60,16 @@ func (b *Backend) tell(kind EventKind, c *call) {
 	b.observe(e)
 }
 
-// tellChanges reports changes of what is attached. Called with mu held.
-func (b *Backend) tellChanges(rs []Record) {
-	if b.observe == nil {
-		return
-	}
-	for _, r := range rs {
-		e := Event{Kind: Attached, Time: time.Now(), Driver: b.behaviour.name, Volume: r.Volume, Node: r.Node}
+// record takes note of changes of what is attached, and reports them. Called with mu held.
+func (b *Backend) record(changes []Event) {
+	for _, e := range changes {
+		b.attached = nil
+		e.Time, e.Driver = time.Now(), b.behaviour.name
 		if b.effecting != nil {
 			e.Call = b.effecting.ID
 		}
-		switch r.Op {
-		case opAttach:
-			e.Foreign = r.Attachment.Foreign
-		case opDetach:
-			e.Kind = Detached
-		default:
-			continue
+		if b.observe != nil {
+			b.observe(e)
 		}
-		b.observe(e)
 	}
 }

@@ -2,12 +2,13 @@ package fakecsi
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -95,10 +96,10 @@ type Hang struct {
 	AfterEffect bool   `json:"afterEffect,omitempty"`
 }
 
-// Latency is how long a call takes: Base and a random part of Jitter. In JSON
-// both are strings such as "1.5s".
+// Latency is how long a call takes: Base and a random part of Jitter.
 type Latency struct {
-	Base, Jitter time.Duration
+	Base   time.Duration `json:"base"`
+	Jitter time.Duration `json:"jitter,omitempty"`
 }
 
 // AttachLatency returns knobs with that latency of each publish and unpublish.
@@ -113,104 +114,42 @@ func (l Latency) draw() time.Duration {
 	return l.Base + rand.N(l.Jitter)
 }
 
-type latencyJSON struct {
-	Base   durationText `json:"base"`
-	Jitter durationText `json:"jitter,omitzero"`
-}
-
-// MarshalJSON writes the durations as strings.
-func (l Latency) MarshalJSON() ([]byte, error) {
-	return json.Marshal(latencyJSON{durationText(l.Base), durationText(l.Jitter)})
-}
-
-// UnmarshalJSON reads the durations from strings.
-func (l *Latency) UnmarshalJSON(data []byte) error {
-	var j latencyJSON
+// ParseKnobs decodes Knobs from JSON.
+func ParseKnobs(data []byte) (Knobs, error) {
+	var k Knobs
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	err := d.Decode(&j)
-	if err == nil {
-		*l = Latency{time.Duration(j.Base), time.Duration(j.Jitter)}
+	if err := d.Decode(&k); err != nil {
+		return Knobs{}, fmt.Errorf("invalid knobs: %w: write an object with %s", err, strings.Join(fieldNames(k), ", "))
 	}
-	return err
+	return k, k.check()
 }
 
-// durationText is a duration that is a string such as "1.5s" in JSON; an empty string is 0.
-type durationText time.Duration
-
-// MarshalText implements encoding.TextMarshaler.
-func (d durationText) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *durationText) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(cmp.Or(string(text), "0"))
-	*d = durationText(parsed)
-	return err
+// fieldNames returns the names of the knobs in JSON.
+func fieldNames(k Knobs) (names []string) {
+	for f := range reflect.TypeOf(k).Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
 }
 
-// check reports the first error in the knobs. Set calls it before it changes anything.
+// check reports the first name in the knobs that does not exist. Set calls it before it changes anything.
 func (k Knobs) check() error {
-	if err := checkCapabilities(k.Capabilities); err != nil {
-		return err
-	}
-	for m, l := range k.Latency {
-		if err := checkMethod(m); err != nil {
-			return fmt.Errorf("latency: %w", err)
-		}
-		if l.Base < 0 || l.Jitter < 0 {
-			return fmt.Errorf("latency of %q is negative: %s, jitter %s", m, l.Base, l.Jitter)
-		}
-	}
+	used := slices.Collect(maps.Keys(k.Latency))
 	for _, f := range k.Fail {
-		if err := f.check(); err != nil {
-			return err
+		if f.Code == codes.OK {
+			return fmt.Errorf("fail %q: code OK is no failure", f.Method)
 		}
+		used = append(used, f.Method)
 	}
 	for _, h := range slices.Concat(k.Hang, k.Release) {
-		if err := checkMethod(h.Method); err != nil {
-			return fmt.Errorf("hang: %w", err)
+		used = append(used, h.Method)
+	}
+	for _, m := range used {
+		if m != "" && !slices.Contains(methods, m) {
+			return fmt.Errorf("unknown method %q: choose from %s", m, joinStrings(methods))
 		}
 	}
-	if k.MaxVolumesPerNode != nil && *k.MaxVolumesPerNode < 0 {
-		return fmt.Errorf("max volumes per node %d is negative: 0 means no limit", *k.MaxVolumesPerNode)
-	}
-	return k.checkChanges()
-}
-
-func (f Fault) check() error {
-	if err := checkMethod(f.Method); err != nil {
-		return fmt.Errorf("fail: %w", err)
-	}
-	if f.Code == codes.OK {
-		return fmt.Errorf("fail %q: code OK is no failure", f.Method)
-	}
-	if f.Count < 0 {
-		return fmt.Errorf("fail %q: count %d is negative: 0 means until cleared", f.Method, f.Count)
-	}
-	return nil
-}
-
-// checkChanges checks the knobs that change the storage.
-func (k Knobs) checkChanges() error {
-	for _, a := range slices.Concat(k.GainAttachments, k.LoseAttachments) {
-		if a.Volume == "" {
-			return fmt.Errorf("attachment to gain or lose names no volume: node %q", a.Node)
-		}
-	}
-	for _, a := range k.GainAttachments {
-		if a.Node == "" {
-			return fmt.Errorf("attachment to gain of volume %q names no node", a.Volume)
-		}
-	}
-	if slices.Contains(slices.Concat(k.GainVolumes, k.LoseVolumes), "") {
-		return errors.New("volume to gain or lose has no name")
-	}
-	return nil
-}
-
-func checkMethod(m Method) error {
-	if m != "" && !m.known() {
-		return fmt.Errorf("unknown method %q: choose from %s", m, joinStrings(methods))
-	}
-	return nil
+	return checkCapabilities(k.Capabilities)
 }

@@ -2,50 +2,37 @@ package fakecsi
 
 import (
 	"context"
-	"errors"
 	"net"
 
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 )
 
-// peerProcess are the credentials of a server on a unix socket: no bytes are exchanged, and each connection
-// knows the process that has made it. A test can so tell its clients apart.
-type peerProcess struct{}
+// peerListener gives each connection over a unix socket an address that has the process at its other end. A test can so tell its
+// clients apart.
+type peerListener struct{ net.Listener }
 
-// processInfo is the process at the other end of a connection.
-type processInfo struct {
-	credentials.CommonAuthInfo
-	pid int
-}
-
-// AuthType implements credentials.AuthInfo.
-func (processInfo) AuthType() string { return "process" }
-
-// ServerHandshake implements credentials.TransportCredentials.
-func (peerProcess) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	info := processInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}}
-	if c, ok := conn.(*net.UnixConn); ok {
-		info.pid = peerPID(c)
+// Accept implements net.Listener.
+func (l peerListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if c, ok := conn.(*net.UnixConn); ok && err == nil {
+		return peerConn{c, processAddr{c.RemoteAddr(), peerPID(c)}}, nil
 	}
-	return conn, info, nil
+	return conn, err
 }
 
-// ClientHandshake implements credentials.TransportCredentials.
-func (peerProcess) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("these credentials are for servers only")
+type peerConn struct {
+	*net.UnixConn
+	remote processAddr
 }
 
-// Info implements credentials.TransportCredentials.
-func (peerProcess) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "insecure"}
+// RemoteAddr implements net.Conn.
+func (c peerConn) RemoteAddr() net.Addr { return c.remote }
+
+// processAddr is the address of a process.
+type processAddr struct {
+	net.Addr
+	pid int // 0: not known
 }
-
-// Clone implements credentials.TransportCredentials.
-func (p peerProcess) Clone() credentials.TransportCredentials { return p }
-
-// OverrideServerName implements credentials.TransportCredentials.
-func (peerProcess) OverrideServerName(string) error { return nil }
 
 // connectedProcess returns the process that has made the connection of a call; 0: not known.
 func connectedProcess(ctx context.Context) int {
@@ -53,6 +40,6 @@ func connectedProcess(ctx context.Context) int {
 	if !ok {
 		return 0
 	}
-	info, _ := p.AuthInfo.(processInfo)
-	return info.pid
+	a, _ := p.Addr.(processAddr)
+	return a.pid
 }

@@ -4,9 +4,33 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
+
+// Method is the name of a CSI RPC without its service, as in the CSI
+// specification. In knobs the empty Method means every method.
+type Method string
+
+// The methods that a Backend answers and books.
+const (
+	Probe                     Method = "Probe"
+	GetPluginInfo             Method = "GetPluginInfo"
+	GetPluginCapabilities     Method = "GetPluginCapabilities"
+	ControllerGetCapabilities Method = "ControllerGetCapabilities"
+	ControllerPublishVolume   Method = "ControllerPublishVolume"
+	ControllerUnpublishVolume Method = "ControllerUnpublishVolume"
+	ListVolumes               Method = "ListVolumes"
+)
+
+var methods = []Method{
+	Probe, GetPluginInfo, GetPluginCapabilities, ControllerGetCapabilities,
+	ControllerPublishVolume, ControllerUnpublishVolume, ListVolumes,
+}
+
+// attaches reports whether the method is one of the two that attach and detach.
+func (m Method) attaches() bool {
+	return m == ControllerPublishVolume || m == ControllerUnpublishVolume
+}
 
 // effect changes the storage, with mu held. It returns whether it has changed
 // anything, and the error to answer with.
@@ -60,10 +84,8 @@ func (b *Backend) multiNode(r request) (multiNode, known bool) {
 	if r.node == "" {
 		return false, true // from all nodes
 	}
-	if v := b.storage.volumes[r.volume]; v != nil {
-		if a, ok := v.nodes[r.node]; ok && !a.Foreign {
-			return !a.singleNode(), true
-		}
+	if a, ok := b.storage.volumes[r.volume][r.node]; ok && !a.Foreign {
+		return !a.singleNode(), true
 	}
 	multiNode, known = b.books.multiNode[r.volume]
 	return multiNode, known
@@ -89,9 +111,6 @@ func (b *Backend) run(ctx context.Context, c *call, e effect) (changed bool, err
 	b.effecting = nil
 	b.note()
 	b.mu.Unlock()
-	if ferr := b.flush(); ferr != nil {
-		return changed, status.Error(codes.Internal, ferr.Error())
-	}
 	if err := await(ctx, c.after); err != nil {
 		return changed, err
 	}

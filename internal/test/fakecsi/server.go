@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -23,8 +26,6 @@ type ServerOptions struct {
 	Endpoint string
 	// TLS to serve with. Nil means none.
 	TLS *tls.Config
-	// Register (may be nil) adds further services on each Start.
-	Register func(grpc.ServiceRegistrar)
 	// Intercept (may be nil) gets each call before the Backend.
 	Intercept grpc.UnaryServerInterceptor
 }
@@ -98,8 +99,6 @@ func (s *Server) Start() error {
 	var opts []grpc.ServerOption
 	if s.options.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(s.options.TLS)))
-	} else {
-		opts = append(opts, grpc.Creds(peerProcess{}))
 	}
 	if s.options.Intercept != nil {
 		opts = append(opts, grpc.ChainUnaryInterceptor(s.options.Intercept))
@@ -107,14 +106,11 @@ func (s *Server) Start() error {
 	r := &serving{grpc: grpc.NewServer(opts...), listener: lis, done: make(chan struct{})}
 	csi.RegisterIdentityServer(r.grpc, s.options.Backend)
 	csi.RegisterControllerServer(r.grpc, s.options.Backend)
-	if s.options.Register != nil {
-		s.options.Register(r.grpc)
-	}
 	s.running = r
 	go func() {
 		defer close(r.done)
 		// It returns when the server is stopped; its error says only that.
-		_ = r.grpc.Serve(lis)
+		_ = r.grpc.Serve(peerListener{lis})
 	}()
 	return nil
 }
@@ -165,4 +161,37 @@ func (s *Server) take() *serving {
 	r := s.running
 	s.running = nil
 	return r
+}
+
+// splitEndpoint returns network and address of unix:///path, tcp://host:port or
+// host:port.
+func splitEndpoint(endpoint string) (network, address string, err error) {
+	if path, ok := strings.CutPrefix(endpoint, "unix://"); ok {
+		if !filepath.IsAbs(path) {
+			return "", "", fmt.Errorf("endpoint %q: the path is not absolute: write unix:///path/to/socket", endpoint)
+		}
+		return "unix", path, nil
+	}
+	address = strings.TrimPrefix(endpoint, "tcp://")
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return "", "", fmt.Errorf("endpoint %q: %w: write unix:///path, tcp://host:port or host:port", endpoint, err)
+	}
+	return "tcp", address, nil
+}
+
+// Listen listens on unix:///path, tcp://host:port or host:port. It replaces what is
+// at the path.
+func Listen(endpoint string) (net.Listener, error) {
+	network, address, err := splitEndpoint(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	if network == "unix" {
+		_ = os.Remove(address) // of a server that crashed; if it cannot be removed, Listen says so
+	}
+	lis, err := new(net.ListenConfig).Listen(context.Background(), network, address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", endpoint, err)
+	}
+	return lis, nil
 }

@@ -3,7 +3,6 @@ package fakecsi
 import (
 	"context"
 	"crypto/tls"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -65,27 +64,6 @@ func dial(t *testing.T, endpoint string) *grpc.ClientConn {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
-}
-
-func TestServerServesTheBackendOnBothKindsOfEndpoint(t *testing.T) {
-	for _, endpoint := range []string{"unix://" + filepath.Join(shortDir(t), "csi.sock"), "tcp://127.0.0.1:0"} {
-		t.Run(endpoint[:3], func(t *testing.T) {
-			ctx := testContext(t)
-			b := newBackend(t, Options{Name: "a.example.com"})
-			conn := dial(t, startServer(t, b, endpoint).Endpoint())
-			info, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{})
-			if err != nil || info.GetName() != "a.example.com" {
-				t.Fatalf("got %v, %v", info, err)
-			}
-			resp, err := csi.NewControllerClient(conn).ControllerPublishVolume(ctx, publishRequest("v", "n1", rwo))
-			if err != nil || resp.GetPublishContext()["devicePath"] == "" {
-				t.Fatalf("got %v, %v", resp, err)
-			}
-			if !b.Books().IsAttached("v", "n1") {
-				t.Error("the volume is not attached")
-			}
-		})
-	}
 }
 
 func TestCrashCutsCallsInFlightAndKeepsWhatIsAttached(t *testing.T) {
@@ -188,35 +166,7 @@ func TestStopCutsCallsThatOutlastItsContext(t *testing.T) {
 	waitFor(t, ctx, b, func(bk Books) bool { return bk.IsAttached("v", "n1") && bk.InFlight.Now == 0 })
 }
 
-func TestListenTakesOverALeftoverSocketOnly(t *testing.T) {
-	dir := shortDir(t)
-	leftover := filepath.Join(dir, "left.sock")
-	lis, err := net.Listen("unix", leftover)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lis.(*net.UnixListener).SetUnlinkOnClose(false)
-	if _, err := Listen("unix://" + leftover); err == nil || !strings.Contains(err.Error(), "in use") {
-		t.Errorf("a socket in use: got %v", err)
-	}
-	if err := lis.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := Listen("unix://" + leftover)
-	if err != nil {
-		t.Fatalf("a leftover: %v", err)
-	}
-	if err := again.Close(); err != nil {
-		t.Fatal(err)
-	}
-
-	file := filepath.Join(dir, "precious")
-	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Listen("unix://" + file); err == nil || !strings.Contains(err.Error(), "not a socket") {
-		t.Errorf("a file: got %v", err)
-	}
+func TestAWrongEndpointIsAnError(t *testing.T) {
 	for _, bad := range []string{"unix://relative.sock", "nothing", "tcp://127.0.0.1", ""} {
 		if _, err := Listen(bad); err == nil {
 			t.Errorf("endpoint %q: no error", bad)
@@ -252,36 +202,6 @@ func TestServerServesTLS(t *testing.T) {
 	if _, err := csi.NewIdentityClient(dial(t, s.Endpoint())).Probe(ctx, &csi.ProbeRequest{}); err == nil {
 		t.Error("it answers without TLS")
 	}
-}
-
-func TestACallerThatTimesOutAndCallsAgainIsNoViolation(t *testing.T) {
-	ctx := testContext(t)
-	b := newBackend(t, Options{})
-	turn(t, b, Knobs{Hang: []Hang{{Method: ControllerPublishVolume}}, FinishAbandoned: new(true)})
-	client := csi.NewControllerClient(dial(t, startServer(t, b, "tcp://127.0.0.1:0").Endpoint()))
-	for range 20 {
-		short, cancel := context.WithCancel(ctx)
-		answered := make(chan error, 1)
-		begun := b.Books().Methods[ControllerPublishVolume].Begun
-		go func() {
-			_, err := client.ControllerPublishVolume(short, publishRequest("v", "n1", rwo))
-			answered <- err
-		}()
-		waitFor(t, ctx, b, func(bk Books) bool { return bk.Methods[ControllerPublishVolume].Begun > begun })
-		cancel()
-		if err := <-answered; status.Code(err) != codes.Canceled {
-			t.Fatalf("the publish got %v", err)
-		}
-		if _, err := client.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: "v", NodeId: "n1"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	bk := b.Books()
-	if bk.ViolationCount != 0 || bk.AttachInFlight.Now != 20 {
-		t.Errorf("violations %v, in flight %d", bk.Violations, bk.AttachInFlight.Now)
-	}
-	turn(t, b, Knobs{ReleaseAll: true})
-	waitFor(t, ctx, b, func(bk Books) bool { return bk.InFlight.Now == 0 })
 }
 
 func waitFor(t *testing.T, ctx context.Context, b *Backend, done func(Books) bool) {

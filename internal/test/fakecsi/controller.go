@@ -3,6 +3,7 @@ package fakecsi
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -11,14 +12,6 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/safety"
 )
-
-// ControllerGetCapabilities implements csi.ControllerServer.
-func (b *Backend) ControllerGetCapabilities(ctx context.Context, req *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
-	return serve(ctx, b, request{method: ControllerGetCapabilities, needs: ControllerService, message: req}, func(_ *call, resp *csi.ControllerGetCapabilitiesResponse) (bool, error) {
-		resp.Capabilities = controllerCapabilities(b.behaviour.capabilities)
-		return false, nil
-	})
-}
 
 // ControllerPublishVolume implements csi.ControllerServer.
 func (b *Backend) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
@@ -48,9 +41,9 @@ func (b *Backend) ControllerUnpublishVolume(ctx context.Context, req *csi.Contro
 		if req.GetVolumeId() == "" {
 			return false, missing("volume_id")
 		}
-		rs := b.storage.detach(req.GetVolumeId(), req.GetNodeId())
-		b.record(rs)
-		return len(rs) > 0, nil
+		changes := b.storage.detach(req.GetVolumeId(), req.GetNodeId())
+		b.record(changes)
+		return len(changes) > 0, nil
 	})
 }
 
@@ -76,22 +69,15 @@ func (b *Backend) checkPublish(c *call, req *csi.ControllerPublishVolumeRequest)
 			return b.notAnnounced(c, codes.InvalidArgument, c.AccessMode+" without "+string(SingleNodeMultiWriter))
 		}
 	}
-	if len(b.nodes) > 0 && !b.nodes[req.GetNodeId()] {
-		return status.Errorf(codes.NotFound, "node %s does not exist", req.GetNodeId())
-	}
-	if _, ok := b.storage.volumes[req.GetVolumeId()]; !ok && b.strict {
-		return status.Errorf(codes.NotFound, "volume %s does not exist", req.GetVolumeId())
-	}
 	return nil
 }
 
 // publish attaches the call's volume to its node.
 func (b *Backend) publish(c *call, want Attachment) (bool, error) {
-	v, rs := b.storage.add(c.Volume)
-	b.record(rs)
-	if have, ok := v.nodes[c.Node]; ok {
+	b.storage.add(c.Volume)
+	if have, ok := b.storage.volumes[c.Volume][c.Node]; ok {
 		if have.Foreign {
-			b.record(b.storage.attach(v, c.Node, want))
+			b.record(b.storage.attach(c.Volume, c.Node, want))
 			return false, nil
 		}
 		if have != want {
@@ -106,7 +92,7 @@ func (b *Backend) publish(c *call, want Attachment) (bool, error) {
 	if limit := b.behaviour.maxPerNode; limit > 0 && b.storage.onNode[c.Node] >= limit {
 		return false, status.Errorf(codes.ResourceExhausted, "node %s has %d volumes, which is the limit", c.Node, limit)
 	}
-	b.record(b.storage.attach(v, c.Node, want))
+	b.record(b.storage.attach(c.Volume, c.Node, want))
 	return true, nil
 }
 
@@ -149,6 +135,48 @@ func checkCapability(vc *csi.VolumeCapability) error {
 	}
 	if vc.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_UNKNOWN {
 		return missing("volume_capability.access_mode")
+	}
+	return nil
+}
+
+// ListVolumes implements csi.ControllerServer. Pages are in the order of the volume
+// IDs: whatever volumes come and go between two pages, each other volume appears
+// exactly once.
+func (b *Backend) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+	return serve(ctx, b, request{method: ListVolumes, needs: ListVolumesRPC, message: req}, func(_ *call, resp *csi.ListVolumesResponse) (bool, error) {
+		return false, b.list(req, resp)
+	})
+}
+
+// tokenPrefix precedes the last volume ID of the page before in a token.
+const tokenPrefix = "after:"
+
+func (b *Backend) list(req *csi.ListVolumesRequest, resp *csi.ListVolumesResponse) error {
+	if req.GetMaxEntries() < 0 {
+		return status.Errorf(codes.InvalidArgument, "max_entries is negative: %d", req.GetMaxEntries())
+	}
+	after, ok := strings.CutPrefix(req.GetStartingToken(), tokenPrefix)
+	if !ok && req.GetStartingToken() != "" {
+		return status.Errorf(codes.Aborted, "starting_token %q is not of this driver", req.GetStartingToken())
+	}
+	ids := slices.Sorted(maps.Keys(b.storage.volumes))
+	if ok {
+		at, found := slices.BinarySearch(ids, after)
+		if found {
+			at++
+		}
+		ids = ids[at:]
+	}
+	if n := int(req.GetMaxEntries()); n > 0 && len(ids) > n {
+		ids = ids[:n]
+		resp.NextToken = tokenPrefix + ids[n-1]
+	}
+	for _, id := range ids {
+		e := &csi.ListVolumesResponse_Entry{Volume: &csi.Volume{VolumeId: id}}
+		if b.behaviour.has(ListVolumesPublishedNodes) {
+			e.Status = &csi.ListVolumesResponse_VolumeStatus{PublishedNodeIds: slices.Sorted(maps.Keys(b.storage.volumes[id]))}
+		}
+		resp.Entries = append(resp.Entries, e)
 	}
 	return nil
 }
