@@ -48,7 +48,7 @@ func newAdoptCommand() *cobra.Command {
 	flags.Int64Var(&user, "run-as-user", 0, "user `ID` of the driver's socket where the manifest does not say it")
 	flags.BoolVar(&o.Unmanaged, "unmanaged", false, "the driver is installed by yourself, and not managed by the provider whose marks are in its manifest")
 	flags.BoolVar(&o.OpenShift, "openshift", false, "let the cluster choose the user of containers where the manifest does not say it")
-	c.RunE = coded(func(c *cobra.Command, inputs []string) error {
+	c.RunE = withExitCode(func(c *cobra.Command, inputs []string) error {
 		if flags.Changed("run-as-user") {
 			o.RunAsUser = &user
 		}

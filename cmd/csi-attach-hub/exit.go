@@ -55,7 +55,7 @@ func ofFile(path string, err error) error {
 	return err
 }
 
-// coded returns a function for RunE whose errors have an exit code.
-func coded(do func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+// withExitCode returns a function for RunE whose errors have an exit code.
+func withExitCode(do func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error { return withCode(exitTrouble, do(c, args)) }
 }

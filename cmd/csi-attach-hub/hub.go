@@ -46,7 +46,7 @@ func newHubCommand() *cobra.Command {
 			ofCommand(asked, args)
 		}
 	})
-	c.RunE = coded(func(c *cobra.Command, _ []string) error {
+	c.RunE = withExitCode(func(c *cobra.Command, _ []string) error {
 		s, err := flags.settings()
 		if err != nil {
 			return exitError{exitUsage, err}
@@ -170,14 +170,14 @@ func (s hubSettings) logStart(ctx context.Context, source registry.ConfigSource)
 // fails, it cancels the context of work: a hub without leases or metrics must not go on.
 // It returns the errors of all.
 func runWithServices(ctx context.Context, services []func(context.Context) error, work func(context.Context) error) error {
-	working, stop := context.WithCancel(ctx)
+	workContext, stop := context.WithCancel(ctx)
 	defer stop()
-	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	serviceContext, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var running errgroup.Group
 	for _, service := range services {
 		running.Go(func() error {
-			err := service(lasting)
+			err := service(serviceContext)
 			if err != nil {
 				klog.FromContext(ctx).Error(err, "Service failed, stopping")
 				stop()
@@ -185,7 +185,7 @@ func runWithServices(ctx context.Context, services []func(context.Context) error
 			return err
 		})
 	}
-	err := work(working)
+	err := work(workContext)
 	cancel()
 	return errors.Join(err, running.Wait())
 }

@@ -89,7 +89,7 @@ func printHelp(root *cobra.Command, groups cliflag.NamedFlagSets) {
 
 // newCommand returns a command that prints no errors: run prints them.
 func newCommand(use, short string, do func(*cobra.Command, []string) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, SilenceUsage: true, SilenceErrors: true, RunE: coded(do)}
+	return &cobra.Command{Use: use, Short: short, SilenceUsage: true, SilenceErrors: true, RunE: withExitCode(do)}
 }
 
 // withoutArgs is newCommand for a command that takes no arguments.

@@ -35,7 +35,7 @@ quotes, "file" of a mistake is "MANIFEST:LINE: KEY", and "line" counts within th
 func newValidateCommand() *cobra.Command {
 	var output string
 	c := newCommand("validate FILE|DIR...", "Check drivers.yaml files, folders or ConfigMaps with them (- for stdin)", nil)
-	c.RunE = coded(func(c *cobra.Command, files []string) error {
+	c.RunE = withExitCode(func(c *cobra.Command, files []string) error {
 		if err := oneOf("output", output, "text", "json"); err != nil {
 			return err
 		}

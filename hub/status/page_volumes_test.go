@@ -153,7 +153,7 @@ func TestATextBreaksInNoNameAndShowsNoBackquotes(t *testing.T) {
 		"claim shop/data-0, node": `claim <span class="w"><span class="w">shop/</span><span class="w">data-0,</span></span> node`,
 		"ip-10.internal":          `<span class="w"><span class="w">ip-10.</span><span class="w">internal</span></span>`,
 	} {
-		if got := string(rich(text)); got != want {
+		if got := string(asHTML(text)); got != want {
 			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 	}

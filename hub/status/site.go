@@ -46,7 +46,7 @@ func newSite(o Options) *site {
 		"long":       func(text string) string { return sanitize(text, longText) },
 		"segment":    url.PathEscape,
 		"otherNodes": otherNodes,
-		"rich":       rich,
+		"asHTML":     asHTML,
 		"statusText": http.StatusText,
 		"line":       func(d diagnosis.Diagnosis, of string) string { return d.Line(of, time.Now()) },
 		"age":        func(t time.Time) *moment { return momentOf(t, diagnosis.Length(time.Since(t))) },
@@ -154,12 +154,12 @@ func momentOf(t time.Time, text string) *moment {
 	return &moment{t.UTC(), text}
 }
 
-// unbroken are the parts of a text that rich marks: what is in backquotes, and names in which a browser would break a line.
+// unbroken are the parts of a text that asHTML marks: what is in backquotes, and names in which a browser would break a line.
 var unbroken = regexp.MustCompile("`[^`\n]+`|[^\\s`]*[-/][^\\s`]*")
 
-// rich returns a text as HTML. A name in it breaks only if it is wider than its place, then after a slash or a dot. What is in backquotes
+// asHTML returns a text as HTML. A name in it breaks only if it is wider than its place, then after a slash or a dot. What is in backquotes
 // is code.
-func rich(text string) template.HTML {
+func asHTML(text string) template.HTML {
 	out, rest := "", 0
 	whole := func(html string) string { return `<span class="w">` + html + `</span>` }
 	for _, at := range unbroken.FindAllStringIndex(text, -1) {

@@ -136,7 +136,7 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 		s.State, s.Fault = status.Attached, v.attachedFault(a, s)
 	}
 	if a.op == attach.Idle {
-		return a.kept(s)
+		return a.heldByOthers(s)
 	}
 	s.Operation = status.Operation(a.lane.String())
 	if !d.isServed() {

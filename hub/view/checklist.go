@@ -280,11 +280,11 @@ func checkLease(d Driver, now time.Time) status.Check {
 	case d.Mode == string(registry.ModePaused) && l.Holder == "": // on purpose: it is often the step before a csi-attacher starts
 		return passed("nobody holds %s: the driver is paused", lease)
 	case l.LastHolder != "":
-		lasting := ""
+		howLong := ""
 		if !l.Renewed.IsZero() {
-			lasting = " for " + diagnosis.Length(now.Sub(l.Renewed))
+			howLong = " for " + diagnosis.Length(now.Sub(l.Renewed))
 		}
-		return open(without, "%s was not renewed%s, last by %s: nobody holds it; made active, the hub takes it at once", lease, lasting, l.LastHolder)
+		return open(without, "%s was not renewed%s, last by %s: nobody holds it; made active, the hub takes it at once", lease, howLong, l.LastHolder)
 	case l.Holder == "":
 		return open(without, "nobody holds %s", lease)
 	case !l.Renews:

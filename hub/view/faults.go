@@ -14,9 +14,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-// kept returns a VolumeAttachment that needs nothing from its driver, and that the finalizer of another keeps after its
+// heldByOthers returns a VolumeAttachment that needs nothing from its driver, and that the finalizer of another holds after its
 // deletion, as one that is being detached.
-func (a attachment) kept(s status.Attachment) status.Attachment {
+func (a attachment) heldByOthers(s status.Attachment) status.Attachment {
 	if a.DeletionTimestamp == nil || len(a.Finalizers) == 0 || slices.Contains(a.Finalizers, attach.Finalizer(s.Driver)) {
 		return s
 	}

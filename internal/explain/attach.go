@@ -12,9 +12,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-// working explains a volume that waits for its attach, or for its detach after the VolumeAttachment was deleted. What keeps the
+// operation explains a volume that waits for its attach, or for its detach after the VolumeAttachment was deleted. What keeps the
 // hub from calling the driver comes first, then what the objects lack, then the driver's errors.
-func (v *volume) working(va *storagev1.VolumeAttachment) {
+func (v *volume) operation(va *storagev1.VolumeAttachment) {
 	if f := v.fault(); f.Verdict != "" {
 		v.stop(f)
 		return

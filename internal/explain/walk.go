@@ -203,14 +203,14 @@ func (v *volume) attachmentStage() {
 		v.notAsked()
 	case va.DeletionTimestamp != nil:
 		v.ok("%s was deleted %s: the volume has to be detached from node %s", v.attachmentRef(), diagnosis.Ago(va.DeletionTimestamp.Time, v.now), va.Spec.NodeName)
-		v.working(va)
+		v.operation(va)
 	case va.Status.Attached && (v.seen == nil || v.seen.Operation == ""):
 		v.attached(va)
 	case v.noAttach() && !v.detaching():
 		v.notRequired()
 	default:
 		v.ok("%s asks for the volume on node %s since %s", v.attachmentRef(), va.Spec.NodeName, diagnosis.At(va.CreationTimestamp.Time, v.now))
-		v.working(va)
+		v.operation(va)
 	}
 }
 
