@@ -46,7 +46,6 @@ func (a Attachment) troubleKey() string {
 	}
 	key := []string{string(a.Health.State), string(a.State), a.Driver, string(a.Operation), string(why.Verdict)}
 	switch why.Verdict {
-	case diagnosis.CallUnanswered, diagnosis.CallInFlight, diagnosis.WaitingForDetach: // their texts have tries and nodes
 	case diagnosis.NodeFull:
 		key = append(key, a.Node)
 	case "", diagnosis.Queued:

@@ -173,12 +173,8 @@ func (in DiagnosisInput) inFlight() diagnosis.Diagnosis {
 	case !c.Since.IsZero():
 		d.Fact = c.Method + " has been running"
 	}
-	d.Since, d.Detail = a.Call.Since, "attaching the volume to node "+a.Node
-	switch a.Operation {
-	case Detach:
-		d.Detail = "detaching the volume from node " + a.Node
-	case Drift:
-		d.Detail += " again, because the storage system does not list it there"
+	if d.Since = a.Call.Since; a.Operation == Drift {
+		d.Detail = "attaching the volume again, because the storage system does not list it on the node"
 	}
 	return d
 }

@@ -67,13 +67,13 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		"observed":    {driver: func(d *Driver) { d.Mode, d.Lease.Holder = "observe", "csi-attacher-0" }, summary: "only observed: `mode: observe` in drivers.yaml; its lease is held by csi-attacher-0", do: "checklist"},
 		"paused":      {driver: func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, summary: "paused: `mode: paused` in drivers.yaml", do: "active"},
 		"draining":    {driver: func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, summary: "driver a.example.com: draining: 2 calls in flight.", do: "finishes the calls in flight"},
-		"a call runs": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State = Attaching }, summary: "ControllerPublishVolume is running: attaching the volume to node worker-1", do: "2m (timeout)"},
+		"a call runs": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State = Attaching }, summary: "ControllerPublishVolume is running", do: "2m (timeout)"},
 		"a call runs for a while": {driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.State, a.Call = Attaching, Call{Method: "ControllerPublishVolume", Since: now.Add(-6 * time.Second)}
-		}, summary: "ControllerPublishVolume has been running for 6s: attaching the volume to node worker-1", do: "2m (timeout)"},
+		}, summary: "ControllerPublishVolume has been running for 6s", do: "2m (timeout)"},
 		"a call hangs, and an older one failed": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.State, a.LastError, a.Call = Stuck, "context canceled", Call{Method: "ControllerPublishVolume", Since: now.Add(-8*time.Minute - 12*time.Second)}
-		}, summary: "VolumeAttachment csi-1: ControllerPublishVolume unanswered for 8m12s: attaching the volume to node worker-1.\nVolumeAttachment csi-1: the last try failed: context canceled.", do: "log of the driver's controller"},
+		}, summary: "VolumeAttachment csi-1: ControllerPublishVolume unanswered for 8m12s.\nVolumeAttachment csi-1: the last try failed: context canceled.", do: "log of the driver's controller"},
 		"the deadline passed": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
 		},
@@ -82,7 +82,7 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 			a.LastError = "rpc error: code = DeadlineExceeded desc = the cloud did not answer"
 		},
 			summary: "driver a.example.com: answered DeadlineExceeded to ControllerPublishVolume: the cloud did not answer.", do: "log of the driver's controller"},
-		"a retry runs": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation, a.Tries = Detaching, Detach, 2 }, summary: "ControllerUnpublishVolume is running: detaching the volume from node worker-1", do: "2m"},
+		"a retry runs": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation, a.Tries = Detaching, Detach, 2 }, summary: "ControllerUnpublishVolume is running", do: "2m"},
 		"detach elsewhere": {driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.Waiting = Wait{Kind: WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}
 		}, summary: "waits for the detach from node worker-7", do: "explain csi-7 to see why"},

@@ -113,9 +113,16 @@ func (h *Health) addQueue(d Driver, unserved bool, now time.Time) {
 	work := d.Work()
 	late := passed(work.OldestSince, now) >= d.Settings.slow()
 	list := "Run csi-attach-hub volumes --driver " + d.Name + " to list them"
-	waits := d.says(diagnosis.Queued, plural(d.waiting(), "volume waits", "volumes wait, the oldest"), "", list+".").From(work.OldestSince)
+	n := d.waiting()
+	if unserved {
+		n -= work.Stuck
+	}
+	waits := d.says(diagnosis.Queued, plural(n, "volume waits", "volumes wait, the oldest"), "", list+".")
+	if !unserved || work.Stuck == 0 { // else the oldest is stuck
+		waits.Since = work.OldestSince
+	}
 	switch {
-	case unserved && d.waiting() > work.Stuck:
+	case unserved && n > 0:
 		// Another attacher may be about to do what it has to, and a user may have paused the driver: only a driver that
 		// nobody works for needs attention at once.
 		h.add(either(d.Mode == modeObserve && !late || d.Mode == modePaused, Standby, Attention), waits)
