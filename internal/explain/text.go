@@ -56,10 +56,11 @@ func (p *printer) head(title string, result Result, since time.Time) {
 	}
 }
 
-// slow is the age from which work in progress is a problem, as everywhere in the hub, and inProgress are the verdicts of it.
+// slow is the age from which work in progress is a problem, as everywhere in the hub, and inProgress are the verdicts of it:
+// another attacher may serve a driver that is not configured.
 const slow = time.Minute
 
-var inProgress = []diagnosis.Verdict{diagnosis.CallInFlight, diagnosis.Queued, diagnosis.BeingDetached, diagnosis.NoReasonKnown}
+var inProgress = []diagnosis.Verdict{diagnosis.DriverNotConfigured, diagnosis.CallInFlight, diagnosis.Queued, diagnosis.BeingDetached, diagnosis.NoReasonKnown}
 
 // stop writes the finding at which a walk stops, if it does. since is when the attach or the detach was asked for.
 func (p *printer) stop(d *diagnosis.Diagnosis, result Result, since time.Time) {
