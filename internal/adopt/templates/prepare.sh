@@ -30,8 +30,11 @@ if [ "${1-}" = remove ]; then
   exit
 fi
 
-save {{$.Options.HubNamespace}} csi-attach-hub-ca
-give {{.Workload.Namespace}} attach-hub-ca ca.crt "$ca" attach-hub
+# The hub's CA, if trust-manager does not bring it (value proxies.trustManager of the hub's chart).
+if [ -z "$(kubectl -n {{.Workload.Namespace}} get configmap -l trust.cert-manager.io/bundle=attach-hub-ca -o name)" ]; then
+  save {{$.Options.HubNamespace}} csi-attach-hub-ca
+  give {{.Workload.Namespace}} attach-hub-ca ca.crt "$ca" attach-hub
+fi
 kubectl apply -k objects
 {{- range .Plans}}
 {{- if not $.Options.OwnSecrets}}
