@@ -91,7 +91,7 @@ func (p *Plan) addReasons(in input, possible map[string]string, before []Plan) {
 	p.no(dropInOnly, len(p.Flags.Unknown) > 0, "the hub does not start with the arguments %s of csi-attacher: look up what they do, and remove them from the manifest", strings.Join(p.Flags.Unknown, ", "))
 	p.no(dropInOnly, w.Replicas > 1 && !p.Flags.LeaderElection, "%d replicas without --leader-election would all work for the driver", w.Replicas)
 	for _, first := range before {
-		p.no(Modes, p.Driver != "" && p.LeaseName() == first.LeaseName(), "%s is for the driver %s, which has the same Lease and finalizer: name the drivers with --driver", first.Attacher, first.Driver)
+		p.no(Modes, p.Driver != "" && p.LeaseName() == first.LeaseName(), "%s is for the driver %s: this name gives the same Lease and finalizer, so the hub can serve only one of the two; name the drivers with --driver CONTAINER=NAME", first.Attacher, first.Driver)
 	}
 	why := "the manifest does not say the driver's name"
 	if len(possible) > 0 {

@@ -72,7 +72,7 @@ type folder struct {
 //	active            observe, without csi-attacher
 //	hub/NAME.yaml     the driver of that name, for the hub's folder of drivers
 //	prepare.sh        applies objects, and exchanges the CA certificates
-//	post-renderer.sh  for Helm
+//	post-renderer.sh  for Helm; plugin.yaml makes the folder a plugin of Helm 4 with it
 //	README.md         the steps
 //
 // dir is the path of the folder, for the commands in README.md. The plans must have passed Check.
@@ -114,7 +114,7 @@ func Kustomize(plans []Plan, dir string) (Files, error) {
 		add(string(step)+"/kustomization.yaml", kustomization, "resources:\n  - ../", before, "\npatches:\n  - path: patch.yaml\n    target: ", target, "\n")
 		before = string(step)
 	}
-	scripts := []string{"README.md", "post-renderer.sh"}
+	scripts := []string{"README.md", "post-renderer.sh", "plugin.yaml"}
 	if f.Proxy() {
 		scripts = append(scripts, "prepare.sh")
 		for _, p := range f.Plans {

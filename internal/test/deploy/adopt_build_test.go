@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 // adopted writes the folder of adopt for a manifest, and returns its path.
@@ -111,23 +113,16 @@ func checkStep(t *testing.T, objects map[string]any, attacher bool) {
 
 // Helm passes a whole release through the folder.
 func TestTheFolderOfAdoptIsAPostRendererOfHelm(t *testing.T) {
-	// kubectl kustomize FOLDER, by the same library
-	kubectl, err := os.Executable()
+	env, err := testbed.Shared(t).LinkKubectl(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := t.TempDir()
-	script := "#!/bin/sh\ncd ../internal/test/deploy && exec env BUILD_KUSTOMIZATION=\"$2\" " + kubectl + " -test.run=^TestBuildKustomization$\n"
-	if err := os.WriteFile(filepath.Join(bin, "kubectl"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	release := readFile(t, manifestOf("ebs"))
 	folder := adopted(t, release)
 	render := func(input []byte, args ...string) (stdout, stderr string) {
 		var out, problems bytes.Buffer
 		c := exec.CommandContext(t.Context(), filepath.Join(folder, "post-renderer.sh"), args...)
-		c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(input), &out, &problems
+		c.Stdin, c.Stdout, c.Stderr, c.Env = bytes.NewReader(input), &out, &problems, append(os.Environ(), env...)
 		if err := c.Run(); err != nil && out.Len() > 0 {
 			t.Errorf("%v, and it printed %s", err, &out)
 		}
@@ -157,24 +152,6 @@ func TestTheFolderOfAdoptIsAPostRendererOfHelm(t *testing.T) {
 	if _, stderr := render(bytes.ReplaceAll(release, []byte("name: csi-attacher"), []byte("name: other")), "active"); !strings.Contains(stderr, "has no container csi-attacher") {
 		t.Errorf("another container: %s", stderr)
 	}
-}
-
-// TestBuildKustomization prints a kustomization, for a process that stands for kubectl.
-func TestBuildKustomization(t *testing.T) {
-	folder := os.Getenv("BUILD_KUSTOMIZATION")
-	if folder == "" {
-		t.Skip("only for a test")
-	}
-	for _, o := range build(t, folder) {
-		text, err := yaml.Marshal(o.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Stdout.WriteString("---\n" + string(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	os.Exit(0)
 }
 
 // A base in Git often gets its namespace only from an overlay, or from kubectl.

@@ -36,7 +36,7 @@ type adopters struct {
 	cluster *testbed.Cluster
 	watcher *testbed.Watcher[*storagev1.VolumeAttachment]
 	applier applier
-	certs   *certManager
+	kubectl []string // the environment of a command that calls kubectl
 	hub     *runningPod
 	mu      sync.Mutex // one at a time makes the hub's volumes anew
 }
@@ -48,7 +48,11 @@ func newAdopters(t *testing.T) *adopters {
 	t.Cleanup(cancel)
 	w := testbed.WorldForTest(t, ctx, testbed.WorldOptions{Plane: k.plane})
 	a := &adopters{t: t, ctx: ctx, kubelet: k, cluster: w.Cluster, watcher: w.Attachments, applier: newApplier(ctx, t)}
-	a.certs = newCertManager(t, k.client, a.applier.dynamic)
+	var err error
+	if a.kubectl, err = k.plane.LinkKubectl(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	startCertManager(ctx, t, k.client, a.applier.dynamic)
 	return a
 }
 
@@ -100,9 +104,10 @@ func (a *adopters) startHub(folders ...string) {
 		testbed.WaitAllowed(a.t, a.kubelet.client, authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:csi-attach-hub:csi-attach-hub",
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: registry.LeaseName(name), Namespace: lease}})
 	}
-	if err := a.certs.sign(a.ctx, "csi-attach-hub", "csi-attach-hub-ca", "csi-attach-hub-client"); err != nil {
-		a.t.Fatal(err)
-	}
+	poll(a.ctx, a.t, "the hub has a certificate", func() bool {
+		_, err := a.kubelet.client.CoreV1().Secrets("csi-attach-hub").Get(a.ctx, "csi-attach-hub-client-tls", metav1.GetOptions{})
+		return err == nil
+	})
 	pod, err := a.applier.createPod(a.kubelet.client, find(a.t, objects, "Deployment", "csi-attach-hub"))
 	if err != nil {
 		a.t.Fatal(err)

@@ -3,6 +3,8 @@ package deploy_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -119,16 +121,13 @@ func workloadOf(objects []*unstructured.Unstructured) *unstructured.Unstructured
 	})]
 }
 
-// prepare does what prepare.sh does before the Pod can start, and cert-manager, which makes the Secrets of its Certificates.
-func (s *handover) prepare() {
+// prepare runs prepare.sh. The driver's Pod with the proxy can start then.
+func (s *handover) prepare(args ...string) {
 	s.t.Helper()
-	objects := build(s.t, filepath.Join(s.folder, "objects"))
-	s.applier.apply(objects...)
-	for _, o := range objects {
-		if o.GetKind() == "Certificate" {
-			s.must(s.certs.sign(s.ctx, o.GetNamespace(), o.GetName()))
-			s.must(s.certs.exchange(s.ctx, "csi-attach-hub", "csi-attach-hub-ca", o.GetNamespace(), "attach-hub-ca", "ca.crt"))
-		}
+	c := exec.CommandContext(s.ctx, "sh", append([]string{filepath.Join(s.folder, "prepare.sh")}, args...)...)
+	c.Env = append(os.Environ(), s.kubectl...)
+	if out, err := c.CombinedOutput(); err != nil {
+		s.t.Fatalf("prepare.sh: %v\n%s", err, out)
 	}
 }
 
@@ -169,9 +168,6 @@ func (s *handover) serve(driver, mode string) {
 	endpoint, _ := entry["endpoint"].(string)
 	address, err := serviceAddress(s.ctx, s.kubelet.client, endpoint, s.pod)
 	s.must(err)
-	base := strings.TrimPrefix(strings.Split(endpoint, ".")[0], "tcp://")
-	namespace := s.pod.pod.Namespace
-	s.must(s.certs.exchange(s.ctx, namespace, base+"-ca", "csi-attach-hub", "csi-attach-hub-driver-cas", driver+".crt"))
 	for _, v := range s.hub.pod.Spec.Volumes { // the kubelet notices within a minute
 		if v.Name == "tls" {
 			s.mu.Lock()

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
@@ -42,6 +44,7 @@ var proxyRows = []adoptRow{
 			{"diskplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/diskplugin.csi.alibabacloud.com/csi.sock"},
 			{"ossplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/ossplugin.csi.alibabacloud.com/csi.sock"},
 			{"bmcpfsplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/bmcpfsplugin.csi.alibabacloud.com/csi.sock"}}},
+	{manifest: "statefulset", drivers: []standIn{{"san.csi.example.com", "san-driver", "/csi/csi.sock"}}},
 	{manifest: "powerstore", drivers: []standIn{{"csi-powerstore.dellemc.com", "driver", "/var/run/csi/csi.sock"}}},
 	{manifest: "oci", flags: []string{"--driver=blockvolume.csi.oraclecloud.com"}, drivers: []standIn{{"blockvolume.csi.oraclecloud.com", "oci-csi-controller-driver", "/var/run/shared-tmpfs/csi.sock"}}},
 	{manifest: "digitalocean", withoutLease: true, drivers: []standIn{{"dobs.csi.digitalocean.com", "driver", pluginProxy}}},
@@ -136,6 +139,14 @@ func (s *handover) move() {
 	s.apply("original")
 	s.detach("d")
 	s.called(0, 1)
+	s.prepare("remove")
+	cas, err := s.kubelet.client.CoreV1().ConfigMaps("csi-attach-hub").Get(s.ctx, "csi-attach-hub-driver-cas", metav1.GetOptions{})
+	s.must(err)
+	for _, d := range s.row.drivers {
+		if cas.Data[d.driver+".crt"] != "" {
+			s.t.Errorf("the hub still has the CA of %s", d.driver)
+		}
+	}
 }
 
 func (s *handover) serveAll(mode string) {

@@ -43,6 +43,7 @@ var foreign = []schema.GroupVersionKind{
 	{Group: "monitoring.coreos.com", Version: "v1", Kind: "PrometheusRule"},
 	{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"},
 	{Group: "cert-manager.io", Version: "v1", Kind: "Issuer"},
+	{Group: "trust.cert-manager.io", Version: "v1alpha1", Kind: "Bundle"},
 }
 
 // applier applies objects as kubectl does, with unknown fields being errors.
@@ -77,13 +78,16 @@ func newApplier(ctx context.Context, t *testing.T) applier {
 // define makes a kind known that takes anything, and waits until it is served.
 func (a applier) define(kind schema.GroupVersionKind) {
 	a.t.Helper()
-	plural := strings.ToLower(kind.Kind) + "s"
+	plural, scope := strings.ToLower(kind.Kind)+"s", "Namespaced"
+	if kind.Kind == "Bundle" {
+		scope = "Cluster"
+	}
 	a.apply(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1",
 		"kind":       "CustomResourceDefinition",
 		"metadata":   map[string]any{"name": plural + "." + kind.Group},
 		"spec": map[string]any{
-			"group": kind.Group, "scope": "Namespaced",
+			"group": kind.Group, "scope": scope,
 			"names": map[string]any{"kind": kind.Kind, "plural": plural},
 			"versions": []any{map[string]any{
 				"name": kind.Version, "served": true, "storage": true,

@@ -4,14 +4,14 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -20,39 +20,45 @@ import (
 
 // certManager makes the Secrets of Certificates as cert-manager does.
 type certManager struct {
-	t       *testing.T // of the authorities: they outlive a row of a table
-	client  kubernetes.Interface
-	dynamic dynamic.Interface
-
-	mu          sync.Mutex
-	authorities map[string]*certtest.Authority // guarded by mu; by "namespace/name" of the Secret
-	signed      map[string]bool                // guarded by mu; by "namespace/name" of the Certificate
+	t           *testing.T
+	client      kubernetes.Interface
+	dynamic     dynamic.Interface
+	authorities map[string]*certtest.Authority // by "namespace/name" of the Secret
 }
 
-func newCertManager(t *testing.T, client kubernetes.Interface, dynamic dynamic.Interface) *certManager {
-	return &certManager{t: t, client: client, dynamic: dynamic, authorities: map[string]*certtest.Authority{}, signed: map[string]bool{}}
-}
-
-// sign makes the Secrets of the named Certificates of a namespace, authorities first.
-func (m *certManager) sign(ctx context.Context, namespace string, names ...string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	list, err := m.kind("certificates").Namespace(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, authorities := range []bool{true, false} {
-		for _, c := range list.Items {
-			isCA, _, _ := unstructured.NestedBool(c.Object, "spec", "isCA")
-			if id := namespace + "/" + c.GetName(); isCA == authorities && slices.Contains(names, c.GetName()) && !m.signed[id] {
-				if err := m.issue(ctx, c, isCA); err != nil {
-					return fmt.Errorf("certificate %s: %w", id, err)
-				}
-				m.signed[id] = true
+// startCertManager makes the Secrets of all Certificates until the test ends. It removes the Certificates of earlier tests.
+func startCertManager(ctx context.Context, t *testing.T, client kubernetes.Interface, dynamic dynamic.Interface) {
+	t.Helper()
+	m := &certManager{t: t, client: client, dynamic: dynamic, authorities: map[string]*certtest.Authority{}}
+	m.each(ctx, func(c unstructured.Unstructured) error {
+		return m.kind("certificates").Namespace(c.GetNamespace()).Delete(ctx, c.GetName(), metav1.DeleteOptions{})
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			m.each(ctx, func(c unstructured.Unstructured) error { return m.issue(ctx, c) }) // what fails is tried again: its issuer can come later
+			select {
+			case <-ctx.Done():
+			case <-time.After(50 * time.Millisecond):
 			}
 		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+}
+
+func (m *certManager) each(ctx context.Context, do func(unstructured.Unstructured) error) {
+	all, err := m.kind("certificates").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return
 	}
-	return nil
+	for _, c := range all.Items {
+		_ = do(c)
+	}
 }
 
 func (m *certManager) kind(plural string) dynamic.NamespaceableResourceInterface {
@@ -62,8 +68,12 @@ func (m *certManager) kind(plural string) dynamic.NamespaceableResourceInterface
 // usages are those that a certificate of the hub or of a proxy may have, in cert-manager's words.
 var usages = map[string]x509.ExtKeyUsage{"server auth": x509.ExtKeyUsageServerAuth, "client auth": x509.ExtKeyUsageClientAuth}
 
-func (m *certManager) issue(ctx context.Context, c unstructured.Unstructured, isCA bool) error {
+func (m *certManager) issue(ctx context.Context, c unstructured.Unstructured) error {
 	namespace, spec := c.GetNamespace(), c.Object["spec"].(map[string]any)
+	if c.Object["status"] != nil {
+		return nil
+	}
+	isCA := spec["isCA"] == true
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: spec["secretName"].(string), Namespace: namespace}}
 	reference := spec["issuerRef"].(map[string]any)["name"].(string)
 	issuer, err := m.kind("issuers").Namespace(namespace).Get(ctx, reference, metav1.GetOptions{})
@@ -94,30 +104,10 @@ func (m *certManager) issue(ctx context.Context, c unstructured.Unstructured, is
 	}
 	secrets := m.client.CoreV1().Secrets(namespace)
 	_ = secrets.Delete(ctx, secret.Name, metav1.DeleteOptions{}) // of an earlier test
-	_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
-	return err
-}
-
-// exchange copies the certificate of an authority into a ConfigMap of another namespace, as kubectl create configmap
-// does, and leaves its other keys.
-func (m *certManager) exchange(ctx context.Context, namespace, secret, toNamespace, configMap, key string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	from, err := m.client.CoreV1().Secrets(namespace).Get(ctx, secret, metav1.GetOptions{})
-	if err != nil {
+	if _, err = secrets.Create(ctx, secret, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	maps := m.client.CoreV1().ConfigMaps(toNamespace)
-	to, err := maps.Get(ctx, configMap, metav1.GetOptions{})
-	if err != nil {
-		to = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configMap}, Data: map[string]string{key: string(from.Data["tls.crt"])}}
-		_, err = maps.Create(ctx, to, metav1.CreateOptions{})
-		return err
-	}
-	if to.Data == nil {
-		to.Data = map[string]string{}
-	}
-	to.Data[key] = string(from.Data["tls.crt"])
-	_, err = maps.Update(ctx, to, metav1.UpdateOptions{})
+	ready := []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
+	_, err = m.kind("certificates").Namespace(namespace).Patch(ctx, c.GetName(), types.MergePatchType, ready, metav1.PatchOptions{})
 	return err
 }

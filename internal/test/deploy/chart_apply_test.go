@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
@@ -65,6 +67,12 @@ func TestHelmInstallsUpgradesAndRemovesTheChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// By cert-manager, after the installation.
+	ca := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "helm-hub-ca"}, Data: map[string][]byte{"tls.crt": []byte("the CA\n")}}
+	if _, err := plane.Clientset().CoreV1().Secrets(name).Create(ctx, ca, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	bundles := newApplier(ctx, t).dynamic.Resource(schema.GroupVersionResource{Group: "trust.cert-manager.io", Version: "v1alpha1", Resource: "bundles"})
 	upgrade := action.NewUpgrade(config)
 	upgrade.Namespace, upgrade.WaitStrategy, upgrade.ServerSideApply = name, kube.HookOnlyStrategy, "true"
 	if _, err := upgrade.RunWithContext(ctx, name, chart, mergeValues(v, at("defaults.workers", 7))); err != nil {
@@ -73,10 +81,21 @@ func TestHelmInstallsUpgradesAndRemovesTheChart(t *testing.T) {
 	if after, err := configMaps.Get(ctx, before.Name, metav1.GetOptions{}); err != nil || slices.Equal(valuesOf(before), valuesOf(after)) {
 		t.Errorf("the upgrade has not changed the drivers: %v", err)
 	}
+	bundle, err := bundles.Get(ctx, "attach-hub-ca", metav1.GetOptions{}) // the name of the ConfigMap that proxies mount
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources, _, _ := unstructured.NestedSlice(bundle.Object, "spec", "sources")
+	if fmt.Sprint(sources) != "[map[inLine:the CA\n]]" {
+		t.Errorf("the sources of the Bundle are %v", sources)
+	}
 	uninstall := action.NewUninstall(config)
 	uninstall.WaitStrategy = kube.HookOnlyStrategy
 	if _, err := uninstall.Run(name); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := bundles.Get(ctx, "attach-hub-ca", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the Bundle is left: %v", err)
 	}
 	for _, o := range (release{name: name, namespace: name}).render(t, v) {
 		mapping, err := newApplier(ctx, t).mapper.RESTMapping(o.GroupVersionKind().GroupKind())

@@ -23,7 +23,7 @@ import (
 const everything = `
 namespace: {create: true}
 drivers: {ebs.csi.aws.com: {endpoint: "unix:///csi/a", lease: {namespace: kube-system}, secrets: [storage/credentials]}}
-proxies: {enabled: true, hostNetwork: [{cidr: 10.0.0.0/16, ports: [19240]}]}
+proxies: {enabled: true, trustManager: {enabled: true}, hostNetwork: [{cidr: 10.0.0.0/16, ports: [19240]}]}
 hostSockets: {enabled: true}
 monitoring: {enabled: true, serviceMonitor: {labels: {release: prometheus}}, rules: {labels: {release: prometheus}}}
 dashboard: {enabled: true}

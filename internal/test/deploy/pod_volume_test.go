@@ -18,15 +18,22 @@ import (
 // mount makes the volumes of a container that the Pod does not have yet.
 func (p *runningPod) mount(ctx context.Context, c corev1.Container) error {
 	for _, m := range c.VolumeMounts {
-		if p.folders[m.Name] != "" || m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount" {
+		if m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount" {
 			continue // the token is in the kubeconfig
 		}
-		i := slices.IndexFunc(p.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
-		if i < 0 {
-			return fmt.Errorf("there is no volume %s", m.Name)
+		if p.folders[m.Name] == "" {
+			i := slices.IndexFunc(p.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
+			if i < 0 {
+				return fmt.Errorf("there is no volume %s", m.Name)
+			}
+			if err := p.makeVolume(ctx, p.pod.Spec.Volumes[i]); err != nil {
+				return fmt.Errorf("volume %s: %w", m.Name, err)
+			}
 		}
-		if err := p.makeVolume(ctx, p.pod.Spec.Volumes[i]); err != nil {
-			return fmt.Errorf("volume %s: %w", m.Name, err)
+		if m.SubPath != "" {
+			if err := p.makeFolder(filepath.Join(p.folders[m.Name], m.SubPath), 0o777); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
