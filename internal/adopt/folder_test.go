@@ -3,10 +3,6 @@ package adopt
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -194,57 +190,4 @@ func TestDriversOfOnePodDoNotShareTheirReadiness(t *testing.T) {
 			t.Errorf("%s: %d Services have %s, want %d; %v", name, got, line, want, err)
 		}
 	}
-}
-
-// stubKubectl notes its calls and what it applies. Secrets have the text of their names, but those that are in empty.
-const stubKubectl = `#!/bin/sh
-case "$*" in *" -f -") input=$(cat) ;; esac # after all that the command before has noted
-echo "$*" >>"$LOG"
-case "$*" in
-*" get secret $EMPTY "*) ;;
-*" get secret "*) printf %s "$4$5" | base64 ;;
-*" create configmap "*) for arg; do case "$arg" in --from-file=*) printf '%s: ' "${arg#--from-file=}" | sed 's/=.*/: /'; cat "${arg#--from-file=*=}"; echo ;; esac; done ;;
-*" -f -") echo "$input" >>"$LOG" ;;
-esac
-`
-
-// runPrepare runs prepare.sh of a manifest, and returns what it has done with kubectl.
-func runPrepare(t *testing.T, empty string, args ...string) (calls string, failed error) {
-	t.Helper()
-	files, err := Kustomize(plans(t, manifest, Options{}), "out")
-	dir := t.TempDir()
-	script, log := filepath.Join(dir, "prepare.sh"), filepath.Join(dir, "log")
-	err = errors.Join(err, os.WriteFile(script, files["prepare.sh"], 0o644), os.WriteFile(filepath.Join(dir, "kubectl"), []byte(stubKubectl), 0o755), os.WriteFile(log, nil, 0o644))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := exec.CommandContext(t.Context(), "sh", append([]string{script}, args...)...)
-	c.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "LOG="+log, "EMPTY="+empty)
-	out, failed := c.CombinedOutput()
-	text, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err, string(out))
-	}
-	return string(text), failed
-}
-
-func TestPrepareBringsTheCAsToEachOtherBeforeThePodsNeedThem(t *testing.T) {
-	calls, err := runPrepare(t, "")
-	if err != nil {
-		t.Fatal(err, calls)
-	}
-	inOrder(t, calls, "-n csi-attach-hub get secret csi-attach-hub-ca", "-n storage create configmap attach-hub-ca", "apply --server-side --field-manager=attach-hub -f -\n", "ca.crt: secretcsi-attach-hub-ca\n",
-		"apply -k objects\n", "-n storage wait --for=condition=Ready", "certificate/attach-hub-block-example-com\n", "-n csi-attach-hub create configmap csi-attach-hub-driver-cas",
-		"apply --server-side --field-manager=attach-hub-block-example-com -f -\n", "block.example.com.crt: secretattach-hub-block-example-com-ca\n")
-	for _, empty := range []string{"csi-attach-hub-ca", "attach-hub-block-example-com-ca"} {
-		if calls, err := runPrepare(t, empty); err == nil || strings.Contains(calls[strings.Index(calls, empty):], "--server-side") {
-			t.Errorf("without %s: %v\n%s", empty, err, calls)
-		}
-	}
-	calls, err = runPrepare(t, "", "remove")
-	if err != nil {
-		t.Fatal(err, calls)
-	}
-	inOrder(t, calls, "delete --ignore-not-found -k objects\n", "-n storage delete --ignore-not-found secret attach-hub-block-example-com-tls attach-hub-block-example-com-ca\n",
-		"-n csi-attach-hub create configmap csi-attach-hub-driver-cas --dry-run=client -o yaml\n", "apply --server-side --field-manager=attach-hub-block-example-com -f -\n")
 }

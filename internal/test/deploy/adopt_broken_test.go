@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Without these the rows would be green for any user and file mode.
@@ -107,4 +109,36 @@ func (s *handover) readiness(c *corev1.Container) string {
 		return "ok"
 	}
 	return string(text)
+}
+
+func TestPrepareEndsWithoutTheHubsCAAndLeavesTheCAToTrustManager(t *testing.T) {
+	a := newAdopters(t)
+	row := proxyRows[0]
+	row.flags = []string{"--hub-namespace=without-a-hub"}
+	folder, err := a.adopt(row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := a.begin(t, row, folder)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "without-a-hub"}}
+	_, err = a.kubelet.client.CoreV1().Namespaces().Create(a.ctx, namespace, metav1.CreateOptions{})
+	s.must(err)
+	maps := a.kubelet.client.CoreV1().ConfigMaps("kube-system")
+	_ = maps.Delete(a.ctx, "attach-hub-ca", metav1.DeleteOptions{}) // of another test
+	if err := s.runPrepare(); err == nil || !strings.Contains(err.Error(), `"csi-attach-hub-ca" not found`) {
+		t.Errorf("without the CA of the hub: %v", err)
+	}
+	if _, err := maps.Get(a.ctx, "attach-hub-ca", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a ConfigMap without a CA: %v", err)
+	}
+	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "attach-hub-ca", Labels: map[string]string{"trust.cert-manager.io/bundle": "attach-hub-ca"}}, Data: map[string]string{"ca.crt": "theirs"}}
+	_, err = maps.Create(a.ctx, theirs, metav1.CreateOptions{})
+	s.must(err)
+	s.prepare()
+	got, err := maps.Get(a.ctx, "attach-hub-ca", metav1.GetOptions{})
+	s.must(err)
+	if got.Data["ca.crt"] != "theirs" {
+		t.Errorf("the CA of trust-manager has become %v", got.Data)
+	}
+	s.must(maps.Delete(a.ctx, "attach-hub-ca", metav1.DeleteOptions{}))
 }

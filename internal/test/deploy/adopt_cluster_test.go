@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,6 +39,7 @@ type adopters struct {
 	applier applier
 	kubectl []string // the environment of a command that calls kubectl
 	hub     *runningPod
+	levels  []string   // namespaces, the one with the strictest level of Pod security first
 	mu      sync.Mutex // one at a time makes the hub's volumes anew
 }
 
@@ -53,13 +55,25 @@ func newAdopters(t *testing.T) *adopters {
 		t.Fatal(err)
 	}
 	startCertManager(ctx, t, k.client, a.applier.dynamic)
+	for _, level := range []string{"restricted", "baseline", "privileged"} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: level + "-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": level}}}
+		created, err := k.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.levels = append(a.levels, created.Name)
+	}
 	return a
 }
 
 // adopt runs the command on a manifest, and returns the folder that it wrote.
 func (a *adopters) adopt(row adoptRow) (folder string, err error) {
 	folder = filepath.Join(a.kubelet.dir, "adopt-"+row.name())
-	args := append([]string{"adopt", manifestOf(row.manifest), "--image=" + imageFor(row.flags), "--output=kustomize=" + folder}, row.flags...)
+	image := "registry.example.com/csi-attach-proxy:v1"
+	if slices.Contains(row.flags, dropIn) {
+		image = "registry.example.com/csi-attach-hub:v1"
+	}
+	args := append([]string{"adopt", manifestOf(row.manifest), "--image=" + image, "--output=kustomize=" + folder}, row.flags...)
 	if out, err := exec.CommandContext(a.ctx, a.kubelet.hub, args...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
 	}

@@ -15,6 +15,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -36,6 +37,7 @@ type handover struct {
 	entry   map[string]map[string]any // as adopt wrote it, by driver
 	pod     *runningPod               // with csi-attacher and the driver
 	before  map[string]calls          // of a driver until the last step
+	level   int                       // of Pod security, that the Pod needs as the vendor ships it
 }
 
 // calls are how often a driver was called.
@@ -103,6 +105,11 @@ func (s *handover) apply(step string) {
 	}
 	objects := build(s.t, filepath.Join(s.folder, step))
 	s.applier.apply(objects...)
+	if level := s.levelOf(workloadOf(objects)); s.pod == nil {
+		s.level = level
+	} else if level > s.level {
+		s.t.Errorf("%s: the Pod needs a namespace of level %d, before it was %d (0 is the strictest)", step, level, s.level)
+	}
 	if s.pod != nil {
 		s.must(s.pod.stop(s.ctx))
 	}
@@ -111,6 +118,24 @@ func (s *handover) apply(step string) {
 		s.before[d.driver], _ = s.books(d.driver)
 	}
 	s.t.Logf("%s: %s", step, strings.Join(s.started(), ", "))
+}
+
+// levelOf returns the strictest level of Pod security that admits the Pods of a workload.
+func (s *handover) levelOf(workload *unstructured.Unstructured) int {
+	s.t.Helper()
+	var template corev1.PodTemplateSpec
+	content, _, _ := unstructured.NestedMap(workload.Object, "spec", "template")
+	s.must(runtime.DefaultUnstructuredConverter.FromUnstructured(content, &template))
+	template.Spec.PriorityClassName = "" // a class of the driver's must exist for a Pod to be admitted
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}, Spec: template.Spec}
+	var err error
+	for i, namespace := range s.levels {
+		if _, err = s.kubelet.client.CoreV1().Pods(namespace).Create(s.ctx, pod.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err == nil {
+			return i
+		}
+	}
+	s.t.Fatalf("no level of Pod security admits the Pod: %v", err)
+	return -1
 }
 
 // workloadOf returns the object that has Pods.
@@ -124,11 +149,16 @@ func workloadOf(objects []*unstructured.Unstructured) *unstructured.Unstructured
 // prepare runs prepare.sh. The driver's Pod with the proxy can start then.
 func (s *handover) prepare(args ...string) {
 	s.t.Helper()
+	s.must(s.runPrepare(args...))
+}
+
+func (s *handover) runPrepare(args ...string) error {
 	c := exec.CommandContext(s.ctx, "sh", append([]string{filepath.Join(s.folder, "prepare.sh")}, args...)...)
 	c.Env = append(os.Environ(), s.kubectl...)
 	if out, err := c.CombinedOutput(); err != nil {
-		s.t.Fatalf("prepare.sh: %v\n%s", err, out)
+		return fmt.Errorf("prepare.sh: %w\n%s", err, out)
 	}
+	return nil
 }
 
 // started returns the names of what runs in the Pod.

@@ -1,12 +1,18 @@
 package deploy_test
 
 import (
+	"bytes"
+	"errors"
+	"io"
 	"os"
 	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/kubectl/pkg/scheme"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
@@ -57,4 +63,35 @@ func readFile(t *testing.T, path string) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// readObjects reads a file of several documents. It fails the test at fields that the object's Go type does not have.
+func readObjects(t *testing.T, file string) []*unstructured.Unstructured {
+	t.Helper()
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	documents := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(readFile(t, file))))
+	defer documents.Close()
+	var objects []*unstructured.Unstructured
+	for {
+		document := make([]byte, 1<<20)
+		n, err := documents.Read(document)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		document = document[:n]
+		if !bytes.Contains(document, []byte("apiVersion:")) {
+			continue // the comment before the first document
+		}
+		if _, _, err := decoder.Decode(document, nil, nil); err != nil {
+			t.Fatalf("%s: document %d: %v", file, len(objects)+1, err)
+		}
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(document, &o.Object); err != nil {
+			t.Fatalf("%s: document %d: %v", file, len(objects)+1, err)
+		}
+		objects = append(objects, o)
+	}
 }

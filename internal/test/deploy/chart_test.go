@@ -95,20 +95,26 @@ func (r release) render(t *testing.T, v chartValues) []*unstructured.Unstructure
 		if path.Ext(name) != ".yaml" {
 			continue
 		}
-		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(files[name])), 4096)
-		for {
-			var content map[string]any
-			if err := decoder.Decode(&content); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatalf("%s: %v\n%s", name, err, files[name])
-			}
-			if content != nil {
-				objects = append(objects, &unstructured.Unstructured{Object: content})
-			}
-		}
+		objects = append(objects, decoded(t, []byte(files[name]))...)
 	}
 	return objects
+}
+
+// decoded returns the objects of several documents.
+func decoded(t *testing.T, text []byte) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		var content map[string]any
+		if err := decoder.Decode(&content); errors.Is(err, io.EOF) {
+			return objects
+		} else if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		if content != nil {
+			objects = append(objects, &unstructured.Unstructured{Object: content})
+		}
+	}
 }
 
 // manifests are the objects in the form of `helm template`.
