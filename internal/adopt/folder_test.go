@@ -123,23 +123,6 @@ func TestStepsWithoutLeaderElectionEndCsiAttacherFirstAndPauseTheHubFirstOnTheWa
 	inOrder(t, readmeOf(t, manifest, Options{}), "`mode: observe` to `mode: active`", "kubectl apply -k out/active", "until pods=", "## 5. The way back", "kubectl apply -k out/observe", "`mode: observe`")
 }
 
-// Markdown ends a list, and the commands in it, at a line that begins left of the text of its points.
-func TestPointsOfTheStepsAreOneList(t *testing.T) {
-	_, list, _ := strings.Cut(readmeOf(t, changed(t, "--leader-election,", ""), Options{}), "\n1. ")
-	list, _, _ = strings.Cut("1. "+list, "\n## ")
-	points := 0
-	for line := range strings.Lines(list) {
-		if regexp.MustCompile(`^\d\. `).MatchString(line) {
-			points++
-		} else if line != "\n" && !strings.HasPrefix(line, "   ") {
-			t.Errorf("ends the list: %q", line)
-		}
-	}
-	if fences := strings.Count(list, "```"); points != 3 || fences != 4 {
-		t.Errorf("%d points, %d fences:\n%s", points, fences, list)
-	}
-}
-
 func TestStepsWithCertificatesOfTheUserNameNoOtherSecret(t *testing.T) {
 	files, err := Kustomize(plans(t, manifest, Options{OwnSecrets: true}), "out")
 	if err != nil {
@@ -156,16 +139,6 @@ func TestStepsNameWhoMakesTheWorkload(t *testing.T) {
 	for want, change := range map[string][]string{"Helm (": labelled("app.kubernetes.io/managed-by: Helm"), "Argo CD (": annotated("argocd.argoproj.io/tracking-id: a"),
 		"Flux (": labelled("helm.toolkit.fluxcd.io/name: r")} {
 		inOrder(t, readmeOf(t, changed(t, change...), Options{}), want, " makes this object, and undoes changes by\n`kubectl apply`", "## 1. Observe")
-	}
-}
-
-// kubectl apply beside a release is undone by its next upgrade.
-func TestStepsOfAReleaseOfHelmAreUpgradesOfIt(t *testing.T) {
-	text := readmeOf(t, changed(t, labelled("app.kubernetes.io/managed-by: Helm")...), Options{})
-	inOrder(t, text, "step() { helm upgrade RELEASE CHART --version VERSION -n storage --reuse-values \\\n  --post-renderer out/post-renderer.sh --post-renderer-args \"$1\"; }",
-		"it removes the proxy, and a hub in mode `active` then shows the driver as\nbroken", "\nstep observe\n", "\nstep active\n", "\nstep observe\n", "\nstep original\n")
-	if _, steps, _ := strings.Cut(text, "## 1. Observe"); strings.Contains(steps, "kubectl apply -k") {
-		t.Errorf("a step applies beside the release:\n%s", steps)
 	}
 }
 

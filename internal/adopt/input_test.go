@@ -49,7 +49,7 @@ func TestDriversOfOneLeaseAreNotAdoptedTogether(t *testing.T) {
 	for _, name := range []string{"block.example.com", "block-example-com", "Block.example.com"} { // the same, sanitized, in small letters
 		other := strings.NewReplacer("name: controller", "name: other", "name: csi-attacher", "name: other-attacher").Replace(manifest)
 		all := plans(t, manifest+"---\n"+other, Options{Drivers: []string{"other-attacher=" + name}})
-		if no := strings.Join(all[1].No, "\n"); !all[0].Adoptable() || !strings.Contains(no, "document 1 (Deployment controller): container csi-attacher is for the driver block.example.com, which has the same Lease") {
+		if no := strings.Join(all[1].No, "\n"); !all[0].Adoptable() || !strings.Contains(no, "document 1 (Deployment controller): container csi-attacher is for the driver block.example.com: this name gives the same Lease and finalizer") {
 			t.Errorf("%s: %s", name, no)
 		}
 	}

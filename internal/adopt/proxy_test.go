@@ -1,7 +1,6 @@
 package adopt
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -43,26 +42,6 @@ func TestCallsInFlightEndBeforeThePodIsKilled(t *testing.T) {
 	}
 }
 
-func TestSocketIsMountedForReadingFromTheSameVolume(t *testing.T) {
-	text := strings.Replace(onePod, "{name: socket, mountPath: /run/csi}", "{name: socket, mountPath: /run/csi/, subPath: d, mountPropagation: Bidirectional}", 1)
-	text = strings.NewReplacer("NAME", "driver", "ARGS", "--leader-election", "ATTACHER", "env: [{name: A, value: b}]", "POD", "").Replace(text)
-	p := plansOfText(t, []byte(text), Options{Mode: ModeProxy})[0]
-	c, _ := containerNamed(templateAfter(t, []Plan{p}, StepObserve), p.Base())
-	i := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "socket" })
-	m := c.VolumeMounts[i]
-	if m.MountPath != "/run/csi" || m.SubPath != "d" || !m.ReadOnly || m.MountPropagation != nil || len(c.Env) != 1 || !slices.Contains(c.Args, "--target=unix:///run/csi/socket") {
-		t.Errorf("mount %v, environment %v, arguments %q", m, c.Env, c.Args)
-	}
-}
-
-func TestOnTheHostNetworkOnlyTheKubeletReachesTheHealth(t *testing.T) {
-	p := podWith(t, Options{Mode: ModeProxy}, "--leader-election", "", "hostNetwork: true")
-	c, _ := containerNamed(templateAfter(t, []Plan{p}, StepObserve), p.Base())
-	if !slices.Contains(c.Args, fmt.Sprintf("--health-listen=127.0.0.1:%d", p.Health())) || c.ReadinessProbe.HTTPGet.Host != "127.0.0.1" {
-		t.Errorf("%v, probe %v", c.Args, c.ReadinessProbe)
-	}
-}
-
 func TestNamesOfAnyDriverAreValid(t *testing.T) {
 	for _, driver := range []string{"a", "ebs.csi.aws.com", "CSI.Example.COM", "1.example.com", strings.Repeat("a", 63), strings.Repeat("a.", 31) + "b",
 		strings.Repeat("a", 38) + "..b", strings.Repeat("a", 30) + "." + strings.Repeat("-", 10) + strings.Repeat("b", 20), strings.Repeat("A", 62) + "z"} {
@@ -84,14 +63,6 @@ func TestNamesOfAnyDriverAreValid(t *testing.T) {
 	}
 	if long := strings.Repeat("a", 62); Base(long+"b") == Base(long+"c") {
 		t.Error("two long names have one base")
-	}
-}
-
-// kustomize puts a new container first, where kubectl would take it for the driver.
-func TestTheDriverStaysTheDefaultContainer(t *testing.T) {
-	p := podWith(t, Options{Mode: ModeProxy}, "--leader-election", "", "")
-	if after := templateAfter(t, []Plan{p}, StepObserve); after.Annotations[defaultContainer] != "driver" {
-		t.Errorf("annotations %v", after.Annotations)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,25 +17,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/certtest"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 )
-
-func TestProxyPassesTheCallsOfSeveralClients(t *testing.T) {
-	s := newScene(t, nil)
-	var clients sync.WaitGroup
-	for i := range 5 {
-		session := s.connect(s.hub())
-		clients.Go(func() {
-			for n := range 20 {
-				if err := s.publish(session, string(rune('a'+i))+string(rune('a'+n))); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	clients.Wait()
-	if got := len(s.backend.Books().Attached); got != 100 {
-		t.Errorf("%d volumes attached, want 100", got)
-	}
-}
 
 func TestClientsComeBackWhenTheDriverDoes(t *testing.T) {
 	s := newScene(t, nil)

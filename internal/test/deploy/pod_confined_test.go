@@ -8,30 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 )
-
-// The Role for Events is in another namespace, and drivers have theirs: what names the
-// ServiceAccount must go on to mean the hub's.
-func TestEveryRightIsGivenToTheHub(t *testing.T) {
-	for _, values := range installations {
-		for _, o := range objectsOf(t, values) {
-			var subjects []rbacv1.Subject
-			switch o.GetKind() {
-			case "RoleBinding":
-				subjects = as[rbacv1.RoleBinding](t, o).Subjects
-			case "ClusterRoleBinding":
-				subjects = as[rbacv1.ClusterRoleBinding](t, o).Subjects
-			default:
-				continue
-			}
-			want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: "csi-attach-hub", Namespace: "csi-attach-hub"}}
-			if !slices.Equal(subjects, want) {
-				t.Errorf("%s: %s %s is for %v", values, o.GetKind(), o.GetName(), subjects)
-			}
-		}
-	}
-}
 
 func TestTheHubIsConfinedAndHasTimeToDrain(t *testing.T) {
 	for _, values := range installations {
