@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/cli"
+	"helm.sh/helm/v4/pkg/postrenderer"
 	"sigs.k8s.io/yaml"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
@@ -53,10 +55,16 @@ func TestTheFolderOfAdoptIsAPostRendererOfHelm(t *testing.T) {
 	}
 	release := readFile(t, manifestOf("ebs"))
 	folder := adopted(t, "ebs")
+	helm := cli.New()
+	helm.PluginsDirectory = filepath.Dir(folder)
+	for _, variable := range env { // for the plugin
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+	}
 	render := func(input []byte, args ...string) (stdout, stderr string) {
 		var out, problems bytes.Buffer
 		c := exec.CommandContext(t.Context(), filepath.Join(folder, "post-renderer.sh"), args...)
-		c.Stdin, c.Stdout, c.Stderr, c.Env = bytes.NewReader(input), &out, &problems, append(os.Environ(), env...)
+		c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(input), &out, &problems
 		if err := c.Run(); err != nil && out.Len() > 0 {
 			t.Errorf("%v, and it printed %s", err, &out)
 		}
@@ -69,6 +77,13 @@ func TestTheFolderOfAdoptIsAPostRendererOfHelm(t *testing.T) {
 	}
 	for step, want := range map[string]bool{"observe": true, "active": false} {
 		stdout, stderr := render(release, step)
+		plugin, err := postrenderer.NewPostRendererPlugin(helm, "attach-hub-ebs-csi-aws-com", step)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rendered, err := plugin.Run(bytes.NewBuffer(slices.Clone(release))); err != nil || rendered.String() != stdout {
+			t.Errorf("%s: the plugin of Helm 4: %v: %s", step, err, rendered)
+		}
 		output := byName(t, decoded(t, []byte(stdout)))
 		if !slices.Equal(slices.Sorted(maps.Keys(output)), slices.Sorted(maps.Keys(input))) {
 			t.Fatalf("%s: the objects are %q; %s", step, slices.Sorted(maps.Keys(output)), stderr)

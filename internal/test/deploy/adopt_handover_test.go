@@ -2,6 +2,7 @@ package deploy_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,7 +16,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -124,8 +124,8 @@ func (s *handover) apply(step string) {
 func (s *handover) levelOf(workload *unstructured.Unstructured) int {
 	s.t.Helper()
 	var template corev1.PodTemplateSpec
-	content, _, _ := unstructured.NestedMap(workload.Object, "spec", "template")
-	s.must(runtime.DefaultUnstructuredConverter.FromUnstructured(content, &template))
+	content, _, _ := unstructured.NestedFieldNoCopy(workload.Object, "spec", "template")
+	s.must(json.Unmarshal(mustJSON(content), &template))
 	template.Spec.PriorityClassName = "" // a class of the driver's must exist for a Pod to be admitted
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}, Spec: template.Spec}
 	var err error
