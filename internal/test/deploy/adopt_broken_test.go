@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
 // Without these the rows would be green for any user and file mode.
@@ -111,7 +114,7 @@ func (s *handover) readiness(c *corev1.Container) string {
 	return string(text)
 }
 
-func TestPrepareEndsWithoutTheHubsCAAndLeavesTheCAToTrustManager(t *testing.T) {
+func TestPrepareCanBeRepeatedAndLeavesAloneWhatIsOfOthers(t *testing.T) {
 	a := newAdopters(t)
 	row := proxyRows[0]
 	row.flags = []string{"--hub-namespace=without-a-hub"}
@@ -123,22 +126,36 @@ func TestPrepareEndsWithoutTheHubsCAAndLeavesTheCAToTrustManager(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "without-a-hub"}}
 	_, err = a.kubelet.client.CoreV1().Namespaces().Create(a.ctx, namespace, metav1.CreateOptions{})
 	s.must(err)
-	maps := a.kubelet.client.CoreV1().ConfigMaps("kube-system")
-	_ = maps.Delete(a.ctx, "attach-hub-ca", metav1.DeleteOptions{}) // of another test
+	ofDriver := a.kubelet.client.CoreV1().ConfigMaps("kube-system")
+	_ = ofDriver.Delete(a.ctx, "attach-hub-ca", metav1.DeleteOptions{}) // of another test
 	if err := s.runPrepare(); err == nil || !strings.Contains(err.Error(), `"csi-attach-hub-ca" not found`) {
 		t.Errorf("without the CA of the hub: %v", err)
 	}
-	if _, err := maps.Get(a.ctx, "attach-hub-ca", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := ofDriver.Get(a.ctx, "attach-hub-ca", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a ConfigMap without a CA: %v", err)
 	}
 	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "attach-hub-ca", Labels: map[string]string{"trust.cert-manager.io/bundle": "attach-hub-ca"}}, Data: map[string]string{"ca.crt": "theirs"}}
-	_, err = maps.Create(a.ctx, theirs, metav1.CreateOptions{})
+	_, err = ofDriver.Create(a.ctx, theirs, metav1.CreateOptions{})
 	s.must(err)
-	s.prepare()
-	got, err := maps.Get(a.ctx, "attach-hub-ca", metav1.GetOptions{})
+	cas := a.kubelet.client.CoreV1().ConfigMaps(namespace.Name)
+	other := applycorev1.ConfigMap("csi-attach-hub-driver-cas", namespace.Name).WithData(map[string]string{"other.crt": "of another driver"})
+	_, err = cas.Apply(a.ctx, other, metav1.ApplyOptions{FieldManager: "attach-hub-other"})
+	s.must(err)
+	for _, run := range []struct {
+		args []string
+		want []string
+	}{{nil, []string{"ebs.csi.aws.com.crt", "other.crt"}}, {nil, []string{"ebs.csi.aws.com.crt", "other.crt"}}, {[]string{"remove"}, []string{"other.crt"}}} {
+		s.prepare(run.args...)
+		got, err := cas.Get(a.ctx, "csi-attach-hub-driver-cas", metav1.GetOptions{})
+		s.must(err)
+		if keys := slices.Sorted(maps.Keys(got.Data)); !slices.Equal(keys, run.want) {
+			t.Errorf("prepare.sh %q: the hub has the CAs %q, want %q", run.args, keys, run.want)
+		}
+	}
+	got, err := ofDriver.Get(a.ctx, "attach-hub-ca", metav1.GetOptions{})
 	s.must(err)
 	if got.Data["ca.crt"] != "theirs" {
 		t.Errorf("the CA of trust-manager has become %v", got.Data)
 	}
-	s.must(maps.Delete(a.ctx, "attach-hub-ca", metav1.DeleteOptions{}))
+	s.must(ofDriver.Delete(a.ctx, "attach-hub-ca", metav1.DeleteOptions{}))
 }

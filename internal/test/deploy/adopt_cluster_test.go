@@ -45,8 +45,8 @@ type adopters struct {
 
 func newAdopters(t *testing.T) *adopters {
 	t.Helper()
-	k := newKubelet(t) // before the clock runs: a build may take minutes
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	k := newKubelet(t)                                             // before the clock runs: a build may take minutes
+	ctx, cancel := context.WithTimeout(t.Context(), 3*testTimeout) // all rows at once
 	t.Cleanup(cancel)
 	w := testbed.WorldForTest(t, ctx, testbed.WorldOptions{Plane: k.plane})
 	a := &adopters{t: t, ctx: ctx, kubelet: k, cluster: w.Cluster, watcher: w.Attachments, applier: newApplier(ctx, t)}

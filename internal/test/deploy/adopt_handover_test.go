@@ -100,9 +100,6 @@ func (s *handover) start(workload *unstructured.Unstructured) *runningPod {
 // apply applies a folder of the output, and starts the workload's Pod anew as a rollout does.
 func (s *handover) apply(step string) {
 	s.t.Helper()
-	if step == "observe" {
-		s.prepare()
-	}
 	objects := build(s.t, filepath.Join(s.folder, step))
 	s.applier.apply(objects...)
 	if level := s.levelOf(workloadOf(objects)); s.pod == nil {

@@ -46,6 +46,9 @@ func (p *runningPod) startContainer(ctx context.Context, c corev1.Container) err
 		args = append(args, "--kubeconfig="+config, "--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s",
 			"--leader-election-retry-period=500ms")
 		env["POD_NAMESPACE"] = p.pod.Namespace
+		if c.Name == "hub" { // whose default is the port on all addresses of the machine
+			args = append(args, "--http-endpoint="+p.ip+":8080")
+		}
 		if err := p.localize(c); err != nil {
 			return err
 		}
