@@ -50,8 +50,8 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"paused":                       {func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, Standby, hour, "paused for 60m: `mode: paused` in drivers.yaml"},
 		"paused, and cannot be called": {func(d *Driver) { d.State, d.Mode, d.Up = "Lost", "paused", false }, Standby, hour, "cannot be called at unix:///s for 60m"},
 		"paused with work": {func(d *Driver) {
-			d.State, d.Mode, d.Lanes[0].Queued, d.Lanes[0].OldestSince = "Paused", "paused", 1, ago(5*time.Second)
-		}, Standby, hour, "paused for 60m: `mode: paused` in drivers.yaml|1 volume waits for 5s"},
+			d.State, d.Mode, d.Lanes[0].Queued, d.Lanes[0].OldestSince = "Paused", "paused", 1, ago(2*time.Hour)
+		}, Standby, hour, "paused for 60m: `mode: paused` in drivers.yaml|1 volume waits for 120m"},
 		"another replica has it":     {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "hub-1"} }, Standby, time.Time{}, "held by another replica of the hub (hub-1)"},
 		"another attacher has it":    {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Holder: "sidecar"} }, Attention, time.Time{}, "held by another attacher (sidecar)"},
 		"nobody has it":              {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{} }, Broken, time.Time{}, "has no holder"},

@@ -35,7 +35,7 @@ func (s HealthState) Compare(other HealthState) int {
 // pages, the metrics, the subcommands.
 type Health struct {
 	State HealthState `json:"state"`
-	// Since is the earliest time of the reasons for State; zero if that is not known.
+	// Since is the earliest time of the reasons for State, of Standby that of the first; zero if that is not known.
 	Since   time.Time `json:"since,omitzero"`
 	Reasons []Reason  `json:"reasons,omitempty"` // the worst first
 }
@@ -79,7 +79,7 @@ func (h *Health) settle() {
 	slices.SortStableFunc(h.Reasons, func(a, b Reason) int { return a.State.Compare(b.State) })
 	h.State = Fine
 	for i, r := range h.Reasons {
-		if h.State = h.Reasons[0].State; r.State == h.State {
+		if h.State = h.Reasons[0].State; r.State == h.State && (i == 0 || h.Needs()) {
 			h.Since = earliest(h.Since, r.Since)
 		}
 		if slices.ContainsFunc(h.Reasons[:i], func(worse Reason) bool { return worse.Detail == r.Detail }) {
