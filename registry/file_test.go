@@ -279,6 +279,21 @@ func TestChangeBesideTheDriversIsSentToo(t *testing.T) {
 	}
 }
 
+func TestFileMayRunAgainAndEndsWithoutAReceiver(t *testing.T) {
+	for _, mode := range []string{"watched", "polled"} {
+		path := filepath.Join(t.TempDir(), "drivers.yaml")
+		write(t, path, driversFile("a"))
+		source := follow(fileIn(t, mode, path))
+		for range 2 {
+			r := runSource(t, source)
+			r.expect("a")
+			write(t, path, driversFile("a", "b")) // which nobody receives
+			write(t, path, driversFile("a"))
+			r.stop()
+		}
+	}
+}
+
 func TestFileChangedBeforeItRunsIsReadWhenItDoes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "drivers.yaml")
 	write(t, path, driversFile("a"))

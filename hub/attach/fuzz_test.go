@@ -1,7 +1,6 @@
 package attach
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -11,11 +10,9 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
@@ -63,94 +60,10 @@ func object[T any](data []byte) (*T, bool) {
 	return o, utf8.Valid(data) && json.Unmarshal(data, o) == nil
 }
 
-// A patch makes of the object that it was made for exactly what was meant, and nothing
-// of another one.
-func FuzzPatch(f *testing.F) {
-	f.Add([]byte(`{"metadata":{"uid":"u"}}`), "n1", "v1", "a.b")
-	f.Add([]byte(`{"metadata":{"uid":"u","name":"va","finalizers":["x","external-attacher/a-b","y"],"annotations":{"a~1/b":"~","csi.alpha.kubernetes.io/node-id":"old"}},"status":{"attached":true,"attachError":{"message":"m"}}}`), "", "ü\u2028\x00", "a.b")
-	f.Add([]byte(`{"metadata":{"uid":"u","finalizers":["~0/\""],"annotations":{"attach-hub/volume-handle":"v"}}}`), "n", "v", "c")
-	f.Fuzz(func(t *testing.T, data []byte, nodeID, handle, driver string) {
-		va, ok := object[storagev1.VolumeAttachment](data)
-		if !ok || va.UID == "" || !utf8.ValidString(nodeID) || !utf8.ValidString(handle) || unlike(va.Finalizers) {
-			return
-		}
-		finalizer := Finalizer(driver)
-		target := Target{NodeID: nodeID, VolumeHandle: handle}
-
-		want := va.DeepCopy()
-		if !HasFinalizer(want.Finalizers, finalizer) {
-			want.Finalizers = append(want.Finalizers, finalizer)
-		}
-		for key, value := range map[string]string{AnnotationNodeID: nodeID, AnnotationVolumeHandle: handle} {
-			if value != "" {
-				metav1.SetMetaDataAnnotation(&want.ObjectMeta, key, value)
-			}
-		}
-		guarded := check(t, "guard", va, addAttachmentFinalizer(va, finalizer, target), want)
-		if addAttachmentFinalizer(guarded, finalizer, target) != nil {
-			t.Error("what is guarded is guarded again")
-		}
-
-		want = guarded.DeepCopy()
-		want.Finalizers = slices.DeleteFunc(want.Finalizers, func(f string) bool { return f == finalizer })
-		released := check(t, "release", guarded, removeFinalizer(guarded, finalizer), want)
-		if removeFinalizer(released, finalizer) != nil {
-			t.Error("what is released is released again")
-		}
-
-		want = guarded.DeepCopy()
-		want.Status = storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{nodeID: handle}}
-		check(t, "status", guarded, newPatch(guarded, add("/status", want.Status)), want)
-
-		want = guarded.DeepCopy()
-		want.Status.AttachError = &storagev1.VolumeError{Message: Text(handle), ErrorCode: new(int32(codes.Internal))}
-		check(t, "error", guarded, newPatch(guarded, add("/status/attachError", want.Status.AttachError)), want)
-	})
-}
-
 // unlike says that no object has such finalizers: the API server drops repeated ones.
 func unlike(finalizers []string) bool {
 	sorted := slices.Sorted(slices.Values(finalizers))
 	return len(slices.Compact(sorted)) != len(finalizers)
-}
-
-// check applies a patch as the API server does, and returns what comes of it.
-func check(t *testing.T, what string, va *storagev1.VolumeAttachment, patch *Patch, want *storagev1.VolumeAttachment) *storagev1.VolumeAttachment {
-	t.Helper()
-	if patch == nil {
-		if !equality.Semantic.DeepEqual(va, want) {
-			t.Fatalf("%s: no patch, want one that makes\n%+v\nof\n%+v", what, want, va)
-		}
-		return va
-	}
-	got, err := applyPatch(t, patch, va)
-	if err != nil {
-		t.Fatalf("%s: %s does not apply to %+v: %v", what, encode(t, patch.Ops), va, err)
-	}
-	// Encoded, an empty map is as none.
-	if !bytes.Equal(encode(t, got), encode(t, want)) {
-		t.Fatalf("%s: %s makes\n%s\nwant\n%s", what, encode(t, patch.Ops), encode(t, got), encode(t, want))
-	}
-	other := va.DeepCopy()
-	other.UID += "2"
-	if _, err := applyPatch(t, patch, other); err == nil {
-		t.Errorf("%s: %s applies to another object too", what, encode(t, patch.Ops))
-	}
-	return got
-}
-
-func applyPatch(t *testing.T, patch *Patch, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
-	t.Helper()
-	decoded, err := jsonpatch.DecodePatch(encode(t, patch.Ops))
-	if err != nil {
-		t.Fatalf("%s is no patch: %v", encode(t, patch.Ops), err)
-	}
-	data, err := decoded.Apply(encode(t, va))
-	if err != nil {
-		return nil, err
-	}
-	got := &storagev1.VolumeAttachment{}
-	return got, json.Unmarshal(data, got)
 }
 
 func encode(t *testing.T, v any) []byte {

@@ -3,7 +3,6 @@ package queue_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
@@ -53,28 +52,6 @@ func TestFullNodeDoesNotKeepOthersWaiting(t *testing.T) {
 	}
 }
 
-func TestItemThatWaitsForADetachKeepsNoSlot(t *testing.T) {
-	q := open(10, 1, true)
-	late := queue.Place{Node: "node"}
-	attach := taken(t, q, "attach", queue.AttachLane, late)
-	q.Add(queue.AttachmentKey("detach"), queue.DetachLane, on("node", "v"))
-	if got := started(q); len(got) > 0 {
-		t.Fatalf("%v were started beside the only one that the node may have", got)
-	}
-	if q.MayCall(attach, on("node", "v")) {
-		t.Fatal("the attach does not wait for the detach")
-	}
-	detach := take(t, q, queue.AttachmentKey("detach"))
-	if got := started(q); len(got) > 0 {
-		t.Errorf("%v runs beside the detach", got)
-	}
-	q.End(detach, queue.Finished)
-	q.End(take(t, q, attach.Key), queue.Finished)
-	if left := q.Remains(); left != "" {
-		t.Errorf("left at the end: %s", left)
-	}
-}
-
 func TestRaisedLimitLetsThoseThatWaitBegin(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit int
@@ -111,41 +88,4 @@ func TestLoweredLimitHoldsForThoseThatComeAfterIt(t *testing.T) {
 		q.End(e, queue.Finished)
 	}
 	take(t, q, queue.AttachmentKey("d"))
-}
-
-func TestItemThatIsAskedForAgainWaitsInNoOldList(t *testing.T) {
-	q := open(10, 1, true)
-	first := taken(t, q, "first", queue.AttachLane, on("node", "v"))
-	q.Add(queue.AttachmentKey("second"), queue.AttachLane, on("elsewhere", "v"))
-	q.Add(queue.AttachmentKey("third"), queue.AttachLane, on("node", "w"))
-	if got := started(q); len(got) > 0 {
-		t.Fatalf("%v were started, want none", got)
-	}
-	q.Add(queue.AttachmentKey("second"), queue.AttachLane, on("another", "x"))
-	q.Add(queue.AttachmentKey("third"), queue.AttachLane, on("third", "y"))
-	q.End(take(t, q, queue.AttachmentKey("second")), queue.Finished)
-	q.End(take(t, q, queue.AttachmentKey("third")), queue.Finished)
-	q.End(first, queue.Finished)
-	if e := q.Take(time.Now()); e != nil {
-		t.Errorf("%v runs once more", e.Key)
-	}
-	if left := q.Remains(); left != "" {
-		t.Errorf("left at the end: %s", left)
-	}
-}
-
-// Whoever has a place and cannot use it any more must let others have it.
-func TestItemThatIsBlockedBeforeItBeginsGivesItsSlotBack(t *testing.T) {
-	q := open(10, 1, true)
-	first := taken(t, q, "first", queue.AttachLane, on("node", "1"))
-	q.Add(queue.AttachmentKey("attach"), queue.AttachLane, on("node", "v"))
-	q.Add(queue.AttachmentKey("next"), queue.AttachLane, on("node", "w"))
-	if got := started(q); len(got) > 0 {
-		t.Fatalf("%v were started, want none", got)
-	}
-	q.End(first, queue.Finished) // the attach has the place now, and no worker has taken it
-	q.Add(queue.AttachmentKey("detach"), queue.DetachLane, on("elsewhere", "v"))
-	if got := started(q); len(got) != 2 || !slices.Contains(got, "next") || !slices.Contains(got, "detach") {
-		t.Errorf("%v were started, want the detach, and the next on the node", got)
-	}
 }

@@ -73,6 +73,8 @@ func (c opened) run(plan attach.Plan, outcomes map[volume.EffectKind]volume.Outc
 			run.Plan.VolumeFinalizer, run.Plan.AttachmentFinalizer = nil, nil
 		case volume.MarkAttached:
 			run.Plan = attach.Plan{}
+		case volume.MarkDetached:
+			run.Plan.StatusFirst = false
 		}
 	}
 }
@@ -122,7 +124,9 @@ func TestEffectsOfARunComeInOrderAndNoneIsNeedless(t *testing.T) {
 		"attach at another node ID, owned at the previous one": {func(c opened) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
 			owned, []string{"FindOwners elsewhere", "Disown elsewhere", "ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
 
-		"detach":                      {nil, detachAt("id-1"), nil, []string{"FindOwners", "Unpublish", "RemoveFinalizer"}},
+		"detach": {nil, detachAt("id-1"), nil, []string{"FindOwners", "Unpublish", "RemoveFinalizer"}},
+		"detach, status first": {nil, attach.Plan{Operation: attach.Detaching, Record: attach.Record{Target: target("id-1")}, StatusFirst: true}, nil,
+			[]string{"MarkDetached", "FindOwners", "Unpublish", "RemoveFinalizer"}},
 		"detach of what lives on":     {nil, detachAt("id-1"), outcomes{volume.RemoveFinalizer: {Alive: true}}, []string{"FindOwners", "Unpublish", "RemoveFinalizer", "MarkDetached"}},
 		"detach without a call":       {nil, withoutCall(attach.Detaching), outcomes{volume.RemoveFinalizer: {Alive: true}}, []string{"RemoveFinalizer", "MarkDetached"}},
 		"detach, error":               {nil, detachAt("id-1"), outcomes{volume.Unpublish: failed}, []string{"FindOwners", "Unpublish"}},
@@ -278,5 +282,23 @@ func TestPublicationIsRestoredExceptWhereTheVolumeAttachmentHasDisownedIt(t *tes
 				t.Errorf("restored: %+v, want %v", p, c.want)
 			}
 		})
+	}
+}
+
+// target is the volume of all these tests at a node ID.
+func target(nodeID string) attach.Target {
+	return attach.Target{VolumeHandle: "v", NodeID: nodeID}
+}
+
+func effectName(k volume.EffectKind) string {
+	return []string{"Finished", "FindOwners", "ReadSecret", "AddFinalizers", "Publish", "MarkAttached", "Unpublish", "Disown", "RemoveFinalizer", "MarkDetached", "LookAgain"}[k]
+}
+
+func TestStatusThatWasWrittenWithoutAnAnswerIsSeen(t *testing.T) {
+	c, va := newOpened(), objectOf("va")
+	c.run(attachAt("id-1"), map[volume.EffectKind]volume.Outcome{volume.MarkAttached: {Result: volume.NotDone}})
+	va.Status.Attached = true
+	if c.Open(va); c.known.Belief != volume.Recorded || c.known.Context != nil {
+		t.Errorf("%+v; want it recorded, and the publish context left to the status", c.known)
 	}
 }

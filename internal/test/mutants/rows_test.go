@@ -128,7 +128,7 @@ var rows = []mutant{
 		file:   "hub/volume/effects.go",
 		old:    "b.Target == p.Target, r.ownerOf(p.Target) == Owned:",
 		new:    "b.Target == p.Target:",
-		killed: []string{"hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing", "hub/tests.TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID"},
+		killed: []string{"hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless", "hub/tests.TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID"},
 	},
 	{
 		name:   "publish context is dropped",
@@ -160,7 +160,7 @@ var rows = []mutant{
 		file:   "hub/volume/effects.go",
 		old:    "a.Publication = Publication{Record: r.Plan.Record, Belief: Uncertain,",
 		new:    "a.Publication = Publication{Record: r.Plan.Record, Belief: Unknown,",
-		killed: []string{"hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing"},
+		killed: []string{"hub/volume.TestEffectsOfARunComeInOrderAndNoneIsNeedless"},
 	},
 	{
 		name:   "lost connection counts as an answer",
