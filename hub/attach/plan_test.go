@@ -252,12 +252,16 @@ func TestDetachTakesOnlyTheOwnFinalizer(t *testing.T) {
 	assertPatch(t, removeFinalizer(attachment(attached, deleted, finalizers("a/b", finalizer, "c/d")), finalizer), "va-1", `[{"op":"test","path":"/metadata/uid","value":"uid-1"},
 		{"op":"test","path":"/metadata/finalizers/1","value":"`+finalizer+`"},
 		{"op":"remove","path":"/metadata/finalizers/1"}]`)
+	if patch := removeFinalizer(attachment(finalizers("a/b")), finalizer); patch != nil {
+		t.Errorf("%+v, want no patch without the own finalizer", patch)
+	}
 }
 
 func TestInlineVolumeIsAttachedWithoutAPersistentVolume(t *testing.T) {
 	spec := wholeVolume().Spec
-	plan, err := attaching.Decide(Inputs{VolumeAttachment: attachment(inline(&spec)), CSINode: csiNode("id-1")})
-	if err != nil || plan.Publish.GetVolumeId() != "vol-1" || plan.VolumeFinalizer != nil || plan.AttachmentFinalizer == nil {
+	va := attachment(inline(&spec))
+	plan, err := attaching.Decide(Inputs{VolumeAttachment: va, CSINode: csiNode("id-1")})
+	if err != nil || VolumeName(va) != "" || plan.Publish.GetVolumeId() != "vol-1" || plan.VolumeFinalizer != nil || plan.AttachmentFinalizer == nil {
 		t.Errorf("plan %+v, %v: want vol-1 to be published, only the VolumeAttachment guarded", plan, err)
 	}
 }
