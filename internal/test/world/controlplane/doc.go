@@ -1,29 +1,27 @@
 // Command controlplane runs a real Kubernetes control plane on the loopback
-// interface of one machine: etcd, kube-apiserver and, on request,
-// kube-controller-manager with the controllers that attach volumes. Tests, the
-// demo and the sandbox of csi-attach-hub start it as a process.
+// interface of one machine: etcd and kube-apiserver. Tests, the demo and the sandbox of
+// csi-attach-hub start it as a process.
 //
-//	controlplane --dir DIR [--controller-manager] [--pod-gc] [--unlimited-requests]
+//	controlplane --dir DIR [--unlimited-requests]
 //
-// The flow: lock DIR; read its state or make it (ports, token, certificates,
+// The flow: lock DIR; read its state or make it (ports, token, certificate,
 // kubeconfig); start etcd in this process; start kube-apiserver as a child and
-// wait for /readyz; the same for kube-controller-manager and /healthz; print
+// wait for /readyz; print
 //
-//	ready kubeconfig=DIR/kubeconfig server=https://127.0.0.1:PORT
+//	ready kubeconfig=DIR/kubeconfig
 //
-// and serve until SIGTERM or SIGINT, which ends the children first and etcd
-// last. A child that ends by itself ends the program with an error.
+// and serve until SIGTERM or SIGINT, which ends kube-apiserver first and etcd
+// last. If kube-apiserver ends by itself, the program ends with an error.
 //
-// Both components keep feature gates, metrics, flags and logging in process
-// globals, so each is a process of its own: this same binary, executed again
-// with a hidden first argument. On Linux the kernel kills them when their
-// parent is killed. Their logs are files in DIR.
+// kube-apiserver keeps feature gates, metrics, flags and logging in process
+// globals, so it is a process of its own: this same binary, executed again
+// with a hidden first argument. On Linux the kernel kills it when its
+// parent is killed. Its log goes to stderr. With the first argument
+// kube-controller-manager the binary is that, with its flags, beside a control plane
+// that runs already.
 //
 // Under the name kubectl, as a link gives it, the same binary is kubectl, so that tests can run the commands that the
 // product prints. It starts nothing then.
-//
-// With --pod-gc kube-controller-manager also runs the Pod garbage collector, which deletes the Pods of nodes that are
-// gone or out of service.
 //
 // API Priority and Fairness and the limits of requests in flight are the defaults of kube-apiserver, as in
 // a cluster. With --unlimited-requests no request is queued or refused: for measurements of clients.

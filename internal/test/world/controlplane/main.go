@@ -5,77 +5,62 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
-	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/cli"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/util"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+)
+
+// The hidden first arguments with which this binary runs as a component.
+const (
+	apiServerRole         = "kube-apiserver"
+	controllerManagerRole = "kube-controller-manager"
 )
 
 func main() {
-	if filepath.Base(os.Args[0]) == kubectlName {
-		os.Exit(runKubectl())
-	}
-	if len(os.Args) > 1 {
-		if component, ok := components[os.Args[1]]; ok {
-			os.Exit(component(os.Args[2:]))
-		}
-	}
-	opts, err := parseOptions(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
+	// Under this name it is kubectl. Tests run with it the commands that the product prints: a machine that has only Go
+	// needs no kubectl, and its version is that of the API server.
+	if filepath.Base(os.Args[0]) == "kubectl" {
+		util.CheckErr(cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand())) // prints an error as kubectl does, and ends the process
 		return
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "controlplane:", err)
-		os.Exit(2)
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case apiServerRole:
+			os.Exit(component(apiserver.NewAPIServerCommand()))
+		case controllerManagerRole:
+			os.Exit(component(controllermanager.NewControllerManagerCommand()))
+		}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	if err := run(ctx, opts); err != nil {
+	if err := runPlane(); err != nil {
 		fmt.Fprintln(os.Stderr, "controlplane:", err)
 		os.Exit(1)
 	}
 }
 
-// options is the command line.
-type options struct {
-	Dir               string        // where all state is kept; made if it does not exist
-	ControllerManager bool          // run kube-controller-manager too
-	PodGC             bool          // with the Pod garbage collector
-	Unlimited         bool          // kube-apiserver queues and refuses no request
-	ReadyTimeout      time.Duration // until each component must be ready
-	Verbosity         int           // of the components' logs
-	Out               io.Writer     // gets the line that says ready
+// component runs as a component, and returns the exit code.
+func component(cmd *cobra.Command) int {
+	os.Args = append([]string{cmd.Name()}, os.Args[2:]...)
+	cmd.SetArgs(os.Args[1:])
+	return cli.Run(cmd)
 }
 
-func parseOptions(args []string, usage io.Writer) (options, error) {
-	opts := options{Out: os.Stdout}
-	fs := flag.NewFlagSet("controlplane", flag.ContinueOnError)
-	fs.SetOutput(usage)
-	fs.StringVar(&opts.Dir, "dir", "", "folder that keeps all state; made if it does not exist (required)")
-	fs.BoolVar(&opts.ControllerManager, "controller-manager", false, "run kube-controller-manager with the volume controllers")
-	fs.BoolVar(&opts.PodGC, "pod-gc", false, "run the Pod garbage collector in kube-controller-manager too; implies --controller-manager")
-	fs.BoolVar(&opts.Unlimited, "unlimited-requests", false, "run kube-apiserver without API Priority and Fairness, and with limits of requests in flight that no burst reaches")
-	fs.DurationVar(&opts.ReadyTimeout, "ready-timeout", 2*time.Minute, "give up when a component is not ready after this long")
-	fs.IntVar(&opts.Verbosity, "v", 1, "verbosity of the components' log files")
-	if err := fs.Parse(args); err != nil {
-		return options{}, err
+// runPlane runs a control plane as the flags say, until SIGTERM.
+func runPlane() error {
+	dir := flag.String("dir", "", "folder that keeps all state; made if it does not exist (required)")
+	unlimited := flag.Bool("unlimited-requests", false, "run kube-apiserver without API Priority and Fairness, and with limits of requests in flight that no burst reaches")
+	flag.Parse()
+	if *dir == "" || flag.NArg() > 0 {
+		return errors.New("--dir is missing, or there is an argument: name the folder that keeps the state, see --help")
 	}
-	opts.ControllerManager = opts.ControllerManager || opts.PodGC
-	if fs.NArg() > 0 {
-		return options{}, fmt.Errorf("unexpected argument %q: only flags are taken, see --help", fs.Arg(0))
-	}
-	if opts.Dir == "" {
-		return options{}, errors.New("--dir is missing: name the folder that keeps the state")
-	}
-	if opts.ReadyTimeout <= 0 {
-		return options{}, fmt.Errorf("--ready-timeout is %v: it must be more than 0", opts.ReadyTimeout)
-	}
-	dir, err := filepath.Abs(opts.Dir)
-	if err != nil {
-		return options{}, fmt.Errorf("resolve --dir %s: %w", opts.Dir, err)
-	}
-	opts.Dir = dir
-	return opts, nil
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	return run(ctx, *dir, *unlimited)
 }

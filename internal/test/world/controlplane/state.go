@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	mathrand "math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
-	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
 )
 
 // state is a folder that this process owns: everything a later run needs to be
@@ -23,31 +27,37 @@ type state struct {
 	Token string `json:"token"` // of a user in system:masters
 }
 
-// openState locks dir and reads the state in it, or makes it. The caller must
-// close it. It fails when another process has the lock.
+// ports of the control plane, all on 127.0.0.1.
+type ports struct {
+	APIServer  int `json:"apiServer"`
+	EtcdClient int `json:"etcdClient"`
+	EtcdPeer   int `json:"etcdPeer"`
+}
+
+// openState locks dir and reads the state in it, or makes it. The caller must close the lock. It blocks while another control
+// plane has the lock. The children inherit the lock: the kernel gives it back when all processes of a control plane have
+// ended, however they did, so who has it finds the ports free too.
 func openState(dir string) (*state, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make state folder: %w", err)
 	}
-	lock, err := lockDir(dir)
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open lock: %w", err)
 	}
 	st := &state{dir: dir, lock: lock}
-	if err := st.readOrMake(); err != nil {
-		st.close()
-		return nil, err
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
+	if err == nil {
+		err = st.readOrMake()
+	}
+	if err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("state in %s: %w", dir, err)
 	}
 	return st, nil
 }
 
-func (s *state) close() { s.lock.Close() }
-
 func (s *state) path(name string) string { return filepath.Join(s.dir, name) }
-
-func (s *state) serverURL() string { return fmt.Sprintf("https://127.0.0.1:%d", s.Ports.APIServer) }
-
-func (s *state) etcdURL() string { return fmt.Sprintf("http://127.0.0.1:%d", s.Ports.EtcdClient) }
 
 func (s *state) readOrMake() error {
 	data, err := os.ReadFile(s.path("state.json"))
@@ -55,97 +65,62 @@ func (s *state) readOrMake() error {
 		return s.make()
 	}
 	if err != nil {
-		return fmt.Errorf("read state: %w", err)
+		return err
 	}
-	if err := json.Unmarshal(data, s); err != nil {
-		return fmt.Errorf("read %s: %w: remove the folder to start anew", s.path("state.json"), err)
-	}
-	return nil
+	return json.Unmarshal(data, s)
 }
 
 // make writes state.json last: a folder that has it is complete, and one whose
 // making was cut short is made again.
 func (s *state) make() error {
-	var err error
-	if s.Ports, err = pickPorts(); err != nil {
-		return err
+	taken := map[int]bool{}
+	for _, port := range []*int{&s.Ports.APIServer, &s.Ports.EtcdClient, &s.Ports.EtcdPeer} {
+		*port = pickPort(taken)
 	}
 	s.Token = rand.Text()
-	if err := makeCerts(s); err != nil {
-		return err
-	}
-	tokens := fmt.Sprintf("%s,admin,admin,system:masters\n", s.Token)
-	if err := os.WriteFile(s.path("tokens.csv"), []byte(tokens), 0o600); err != nil {
-		return fmt.Errorf("write token file: %w", err)
-	}
-	if err := writeKubeconfig(s); err != nil {
-		return err
-	}
-	data, err := json.MarshalIndent(s, "", "  ")
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	if err != nil {
-		return fmt.Errorf("encode state: %w", err)
+		return err
 	}
-	if err := os.WriteFile(s.path("state.json"), data, 0o600); err != nil {
-		return fmt.Errorf("write state: %w", err)
+	config := clientcmdapi.NewConfig()
+	server := loopbackURL("https", s.Ports.APIServer)
+	config.Clusters["csi-attach-hub"] = &clientcmdapi.Cluster{Server: server.String(), CertificateAuthorityData: certificate}
+	config.AuthInfos["admin"] = &clientcmdapi.AuthInfo{Token: s.Token}
+	config.Contexts["csi-attach-hub"] = &clientcmdapi.Context{Cluster: "csi-attach-hub", AuthInfo: "admin", Namespace: "default"}
+	config.CurrentContext = "csi-attach-hub"
+	if err := clientcmd.WriteToFile(*config, s.path("kubeconfig")); err != nil {
+		return err
+	}
+	state, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	for _, file := range []struct {
+		name string
+		data []byte
+	}{
+		{"server.crt", certificate}, {"server.key", key}, {"tokens.csv", fmt.Appendf(nil, "%s,admin,admin,system:masters\n", s.Token)}, {"state.json", state},
+	} {
+		if err := os.WriteFile(s.path(file.name), file.data, 0o600); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// lockWait bounds the wait for the children of a killed control plane.
-const lockWait = 10 * time.Second
-
-// lockDir takes the folder's lock, which the children inherit: the kernel
-// gives it back when all processes of a control plane have ended, however they
-// did, so who has it finds the ports free too. When the process that took it is
-// gone its children soon will be, and they are waited for.
-func lockDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open lock: %w", err)
-	}
-	if err := lockFile(f); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock folder %s: %w", dir, err)
-	}
-	if err := writeHolder(f); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("write lock: %w", err)
-	}
-	return f, nil
-}
-
-func lockFile(f *os.File) error {
-	deadline := time.Now().Add(lockWait)
+// pickPort returns a port that nobody listens on at the moment. It is below the range that the usual kernels take for
+// outgoing connections. A port from that range could be in use as the near end of somebody's connection just when the
+// control plane starts again on it, and a client that dials it while nobody listens can even connect to itself.
+func pickPort(taken map[int]bool) int {
 	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil || !errors.Is(err, syscall.EWOULDBLOCK) {
-			return err
+		port := 18000 + mathrand.IntN(12000)
+		if taken[port] {
+			continue
 		}
-		pid := readHolder(f.Name())
-		if alive := pid > 0 && syscall.Kill(pid, 0) == nil; alive || time.Now().After(deadline) {
-			return fmt.Errorf("it is in use by another control plane (pid %d): stop that one or name another folder", pid)
+		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+			l.Close()
+			taken[port] = true
+			return port
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
-}
-
-// readHolder returns the process that took the lock, 0 if it is not known yet.
-func readHolder(path string) int {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil {
-		return 0
-	}
-	return pid
-}
-
-func writeHolder(f *os.File) error {
-	if err := f.Truncate(0); err != nil {
-		return err
-	}
-	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	return err
 }

@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -9,63 +10,53 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 )
 
-// BuildOptions say which command of this repository to build, and how.
-type BuildOptions struct {
-	Package string    // for example "./cmd/csi-attach-hub", relative to the repository
-	Output  string    // file to write; replaced if it exists
-	Race    bool      // with the race detector
-	LDFlags string    // for example "-X main.version=v1"
-	Log     io.Writer // gets the compiler's output; may be nil
+// repositoryRoot returns the folder of the repository. It is looked for upwards from the working folder, where `go test` and
+// `go run` are, and then from where this file was compiled.
+func repositoryRoot() (string, error) {
+	_, file, _, _ := runtime.Caller(0)
+	dir, _ := os.Getwd()
+	for _, dir := range []string{dir, filepath.Dir(file)} {
+		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			if _, err := os.Stat(nested(dir, "controlplane")); err == nil {
+				return dir, nil
+			}
+		}
+	}
+	return "", errors.New("find the repository: run inside a clone of it")
 }
 
-// Build builds a command of the root module and blocks until it is written.
-// The Go build cache makes a build without changes take about a second.
-func Build(ctx context.Context, o BuildOptions) error {
-	if o.Package == "" || o.Output == "" {
-		return errors.New("build command: Package and Output must be set")
-	}
-	root, err := repositoryRoot()
-	if err != nil {
-		return err
-	}
-	return runGo(ctx, root, o.Log, append(o.flags("build", "-o", o.Output), o.Package)...)
+// nested returns the folder of a nested module of the repository.
+func nested(root, module string) string {
+	return filepath.Join(root, "internal", "test", "world", module)
 }
 
-// flags are the arguments of the go command up to the package.
-func (o BuildOptions) flags(args ...string) []string {
-	if o.Race {
-		args = append(args, "-race")
-	}
-	if o.LDFlags != "" {
-		args = append(args, "-ldflags", o.LDFlags)
-	}
-	return args
-}
-
-// runGo runs the go command in dir. Its output goes to log and, when it fails,
-// also into the error.
-func runGo(ctx context.Context, dir string, log io.Writer, args ...string) error {
-	var output strings.Builder
+// runGo runs the go command in dir. Its output goes into the error.
+func runGo(ctx context.Context, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	// A workspace would mix the versions of the two modules.
 	cmd.Env = append(os.Environ(), "GOWORK=off")
-	cmd.Stdout, cmd.Stderr = &output, &output
-	err := cmd.Run()
-	if log != nil && output.Len() > 0 {
-		fmt.Fprint(log, output.String())
-	}
+	output, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return fmt.Errorf("run go %s: %w", args[0], context.Cause(ctx))
 	}
 	if err != nil {
-		return fmt.Errorf("run go %s in %s: %w\n%s", strings.Join(args, " "), dir, err, lastLines(output.String(), 30))
+		return fmt.Errorf("run go %s in %s: %w\n%s", strings.Join(args, " "), dir, err, lastLines(string(output), 30))
 	}
 	return nil
+}
+
+// BuildOptions say which command of this repository to build, and how.
+type BuildOptions struct {
+	Package string // for example "./cmd/csi-attach-hub", relative to the repository
+	Race    bool   // with the race detector
 }
 
 // sharedBinaries are the commands that this test process has built; each is
@@ -77,52 +68,8 @@ var sharedBinaries struct {
 }
 
 // SharedBinary returns the path of a command of the root module without debug information, built once
-// per test process, for tests that run it. RunMain removes it at the end. Output
-// of o is ignored.
+// per test process, for tests that run it. RunMain removes it at the end.
 func SharedBinary(ctx context.Context, o BuildOptions) (string, error) {
-	o.Output, o.Log = "", nil
-	sharedBinaries.Lock()
-	build := sharedBinaries.builds[o]
-	if build == nil {
-		if sharedBinaries.builds == nil {
-			sharedBinaries.builds = map[BuildOptions]func() (string, error){}
-		}
-		// The first caller's cancellation must not become everybody's error.
-		ctx := context.WithoutCancel(ctx)
-		build = sync.OnceValues(func() (string, error) { return buildForTests(ctx, o) })
-		sharedBinaries.builds[o] = build
-	}
-	sharedBinaries.Unlock()
-	return build()
-}
-
-func buildForTests(ctx context.Context, o BuildOptions) (string, error) {
-	dir, err := sharedBinaryDir()
-	if err != nil {
-		return "", err
-	}
-	name := path.Base(filepath.ToSlash(o.Package))
-	if o.Race {
-		name += ".race"
-	}
-	file, err := os.CreateTemp(dir, name+".*")
-	if err != nil {
-		return "", fmt.Errorf("make file for binary: %w", err)
-	}
-	file.Close()
-	root, err := repositoryRoot()
-	if err != nil {
-		return "", err
-	}
-	// Go caches what "go run" has linked, but not what "go build" has: a link costs seconds in every test process.
-	// Instead of the program it runs install, which copies the program to a path that no other process removes.
-	if err := runGo(ctx, root, nil, append(o.flags("run", "-exec", "install"), o.Package, file.Name())...); err != nil {
-		return "", err
-	}
-	return file.Name(), nil
-}
-
-func sharedBinaryDir() (string, error) {
 	sharedBinaries.Lock()
 	defer sharedBinaries.Unlock()
 	if sharedBinaries.dir == "" {
@@ -130,19 +77,141 @@ func sharedBinaryDir() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("make folder for binaries: %w", err)
 		}
-		sharedBinaries.dir = dir
+		sharedBinaries.dir, sharedBinaries.builds = dir, map[BuildOptions]func() (string, error){}
 	}
-	return sharedBinaries.dir, nil
+	if sharedBinaries.builds[o] == nil {
+		// The first caller's cancellation must not become everybody's error.
+		ctx, dir := context.WithoutCancel(ctx), sharedBinaries.dir
+		sharedBinaries.builds[o] = sync.OnceValues(func() (string, error) { return buildForTests(ctx, dir, o) })
+	}
+	build := sharedBinaries.builds[o]
+	sharedBinaries.Unlock()
+	defer sharedBinaries.Lock()
+	return build()
+}
+
+func buildForTests(ctx context.Context, dir string, o BuildOptions) (string, error) {
+	root, err := repositoryRoot()
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, path.Base(o.Package))
+	// Go caches what "go run" has linked, but not what "go build" has: a link costs seconds in every test process.
+	// Instead of the program it runs install, which copies the program to a path that no other process removes.
+	args := []string{"run", "-exec", "install"}
+	if o.Race {
+		file += ".race"
+		args = append(args, "-race")
+	}
+	return file, runGo(ctx, root, append(args, o.Package, file)...)
 }
 
 // removeSharedBinaries removes what SharedBinary has built.
 func removeSharedBinaries() error {
 	sharedBinaries.Lock()
-	dir := sharedBinaries.dir
-	sharedBinaries.dir, sharedBinaries.builds = "", nil
-	sharedBinaries.Unlock()
-	if dir == "" {
+	defer sharedBinaries.Unlock()
+	if sharedBinaries.dir == "" {
 		return nil
 	}
-	return os.RemoveAll(dir)
+	return os.RemoveAll(sharedBinaries.dir)
+}
+
+// ControlPlaneBinary returns the path of the built internal/test/world/controlplane. It
+// is built when no build of the same sources and Go version is cached, which
+// takes some minutes the first time: log (may be nil) then says so. When
+// another process is building it already, that build is waited for.
+func ControlPlaneBinary(ctx context.Context, log io.Writer) (string, error) {
+	return nestedBinary(ctx, "controlplane", ".", log)
+}
+
+// csiAttacher is the command of internal/test/world/csiattacher, which has no code of its own.
+const csiAttacher = "github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher"
+
+// CSIAttacherBinary returns the path of the csi-attacher that internal/test/world/csiattacher pins, as
+// ControlPlaneBinary does. Its source comes from the Go module proxy.
+func CSIAttacherBinary(ctx context.Context, log io.Writer) (string, error) {
+	return nestedBinary(ctx, "csiattacher", csiAttacher, log)
+}
+
+// nestedBinary returns the path of a command that a nested module pins.
+func nestedBinary(ctx context.Context, module, command string, log io.Writer) (string, error) {
+	root, err := repositoryRoot()
+	if err != nil {
+		return "", err
+	}
+	source := nested(root, module)
+	key, err := sourceKey(source)
+	if err != nil {
+		return "", err
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	return cached(filepath.Join(user, "csi-attach-hub", module), module+"-"+key, func(file string) error {
+		if log != nil {
+			fmt.Fprintf(log, "building %s: some minutes the first time, then cached in %s\n", module, filepath.Dir(file))
+		}
+		// Without symbols the link is quicker and the file a third smaller.
+		return runGo(ctx, source, "build", "-ldflags", "-s -w", "-o", file, command)
+	})
+}
+
+// sourceKey is a hash of all that goes into the binary. go.sum stands for the
+// dependencies; tests do not count.
+func sourceKey(dir string) (string, error) {
+	entries, err := os.ReadDir(dir) // sorted by name
+	if err != nil {
+		return "", fmt.Errorf("read sources: %w", err)
+	}
+	hash := sha256.New()
+	fmt.Fprintln(hash, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	for _, e := range entries {
+		name := e.Name()
+		if name != "go.mod" && name != "go.sum" && filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return "", fmt.Errorf("read sources: %w", err)
+		}
+		fmt.Fprintf(hash, "%s %d\n%s", name, len(data), data)
+	}
+	return fmt.Sprintf("%x", hash.Sum(nil)[:8]), nil
+}
+
+// cacheLife is how long a build stays that is not used.
+const cacheLife = 7 * 24 * time.Hour
+
+// cached returns the path of a built file in a folder, and builds it if it is not there. Any number of processes may use the
+// folder at once: one builds, and the others wait. Other files that were not used for long are removed.
+func cached(dir, name string, build func(file string) error) (string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("make cache folder: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", fmt.Errorf("open lock of the cache: %w", err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock the cache: %w", err)
+	}
+	file, now := filepath.Join(dir, name), time.Now()
+	if os.Chtimes(file, now, now) == nil { // it is there, and marked as used
+		return file, nil
+	}
+	old, _ := filepath.Glob(filepath.Join(dir, "*-*")) // the pattern is valid
+	for _, path := range old {
+		if info, err := os.Stat(path); err == nil && now.Sub(info.ModTime()) > cacheLife {
+			_ = os.Remove(path) // one that still runs goes on
+		}
+	}
+	// Under its final name a file is always whole, whatever interrupts.
+	partial := filepath.Join(dir, "partial")
+	defer os.Remove(partial)
+	if err := build(partial); err != nil {
+		return "", err
+	}
+	return file, os.Rename(partial, file)
 }

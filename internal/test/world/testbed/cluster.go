@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,4 +101,20 @@ func (c *Cluster) BindClaim(ctx context.Context, o PersistentVolumeClaim) error 
 	claim.Status.Phase, claim.Status.AccessModes, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.AccessModes, claim.Spec.Resources.Requests
 	_, status := claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{})
 	return errors.Join(err, status)
+}
+
+// Each does something for each item, so many at once and in about their order. It blocks until
+// all is done, or until something has failed, which is its error.
+func Each[T any](ctx context.Context, parallel int, items []T, do func(context.Context, T) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, item := range items {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx) // where another item failed, its error is the one returned
+			}
+			return do(ctx, item)
+		})
+	}
+	return group.Wait()
 }

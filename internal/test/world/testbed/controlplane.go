@@ -113,30 +113,6 @@ func (cp *ControlPlane) connect() error {
 // Dir has the state and the logs.
 func (cp *ControlPlane) Dir() string { return cp.dir }
 
-// Kubeconfig is the path of a kubeconfig with all rights. It stays valid when
-// the control plane is started again.
-func (cp *ControlPlane) Kubeconfig() string { return filepath.Join(cp.dir, "kubeconfig") }
-
-// WriteKubeconfig writes a copy of the kubeconfig that leads to another address, where something
-// passes requests on to the API server. authority is the certificate, in PEM, that clients trust
-// there; nil means the one of the API server.
-func (cp *ControlPlane) WriteKubeconfig(path, address string, authority []byte) error {
-	config, err := clientcmd.LoadFromFile(cp.Kubeconfig())
-	if err != nil {
-		return fmt.Errorf("read kubeconfig of the control plane: %w", err)
-	}
-	for _, cluster := range config.Clusters {
-		cluster.Server = "https://" + address
-		if authority != nil {
-			cluster.CertificateAuthority, cluster.CertificateAuthorityData = "", authority
-		}
-	}
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		return fmt.Errorf("write kubeconfig %s: %w", path, err)
-	}
-	return nil
-}
-
 // RESTConfig returns a config of the caller's own, without a client-side rate
 // limit, for JSON.
 func (cp *ControlPlane) RESTConfig() *rest.Config { return rest.CopyConfig(cp.config) }
@@ -187,3 +163,28 @@ func (cp *ControlPlane) Stop(ctx context.Context) error {
 	}
 	return errors.Join(err, cp.removeDir())
 }
+
+// controllerManagerRole is the first argument with which internal/test/world/controlplane runs as kube-controller-manager only.
+const controllerManagerRole = "kube-controller-manager"
+
+// StartControllerManager starts a kube-controller-manager with the attach-detach controller beside a control plane. It acts as the
+// ServiceAccount of the controller, to which API Priority and Fairness applies. logPath gets its output, appended. flags are
+// further ones: QuickManager lifts the limits of its client, and "--controllers=NAME" adds a controller. It does not wait until
+// it is ready. The caller must Stop or Kill it.
+func (cp *ControlPlane) StartControllerManager(ctx context.Context, logPath string, flags ...string) (*Process, error) {
+	return StartProcess(ctx, ProcessOptions{
+		Name: controllerManagerRole, Path: cp.opts.Binary, LogPath: logPath,
+		Args: append([]string{
+			controllerManagerRole,
+			"--kubeconfig=" + cp.Kubeconfig(),
+			"--service-account-private-key-file=" + filepath.Join(cp.dir, "server.key"),
+			"--use-service-account-credentials",
+			"--controllers=persistentvolume-attach-detach-controller",
+			"--leader-elect=false",
+			"--secure-port=0",
+		}, flags...),
+	})
+}
+
+// QuickManager are flags of kube-controller-manager that lift the limits of its client.
+var QuickManager = []string{"--kube-api-qps=1000", "--kube-api-burst=1000"}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -257,4 +258,28 @@ func (p *Process) LastLines(n int) string {
 func lastLines(text string, n int) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// WhileRunning acts with a context that ends when one of the processes does. Then that is the
+// error. It returns when act has.
+func WhileRunning(ctx context.Context, processes []*Process, act func(context.Context) error) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer fail(nil)
+	for _, p := range processes {
+		watching.Go(func() {
+			select {
+			case <-p.Done():
+				fail(fmt.Errorf("the %s has ended, exit code %d, its last lines:\n%s", p.name, p.ExitCode(), p.LastLines(20)))
+			case <-ctx.Done():
+			}
+		})
+	}
+	err := act(ctx)
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		// Not everything tells why a context has ended.
+		return fmt.Errorf("%w: meanwhile: %w", cause, err)
+	}
+	return err
 }

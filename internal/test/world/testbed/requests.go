@@ -109,3 +109,71 @@ func parseSamples(text []byte, metric string) ([]*dto.Metric, error) {
 	}
 	return families[metric].GetMetric(), nil
 }
+
+// Watches returns how many watches of each resource there have been since the API server
+// started, those included that go on. Informers may fill their caches by a watch
+// instead of a list, and Requests counts a watch only when it ends.
+func (cp *ControlPlane) Watches(ctx context.Context) (map[string]int, error) {
+	body, err := cp.metrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	watches, err := parseWatches(body)
+	if err != nil {
+		return nil, err
+	}
+	requests, err := parseRequests(body)
+	if err != nil {
+		return nil, err
+	}
+	for key, ended := range requests {
+		if key.Verb == "WATCH" {
+			watches[key.Resource] += ended
+		}
+	}
+	return watches, nil
+}
+
+// parseWatches reads the watches that go on, by resource, in the Prometheus text format.
+func parseWatches(text []byte) (map[string]int, error) {
+	samples, err := parseSamples(text, "apiserver_longrunning_requests")
+	watches := map[string]int{}
+	for _, s := range samples {
+		if labels := labelsOf(s); labels["verb"] == "WATCH" {
+			watches[labels["resource"]] += int(value(s))
+		}
+	}
+	return watches, err
+}
+
+// PriorityLevel has the requests of one priority level of API Priority and Fairness.
+type PriorityLevel struct {
+	Waiting   int // in a queue
+	Executing int
+	Rejected  int // since the start of the API server
+}
+
+// PriorityLevel returns the requests of a priority level at this moment.
+func (cp *ControlPlane) PriorityLevel(ctx context.Context, name string) (PriorityLevel, error) {
+	body, err := cp.metrics(ctx)
+	if err != nil {
+		return PriorityLevel{}, err
+	}
+	var level PriorityLevel
+	for metric, sum := range map[string]*int{
+		"apiserver_flowcontrol_current_inqueue_requests":   &level.Waiting,
+		"apiserver_flowcontrol_current_executing_requests": &level.Executing,
+		"apiserver_flowcontrol_rejected_requests_total":    &level.Rejected,
+	} {
+		samples, err := parseSamples(body, metric)
+		if err != nil {
+			return PriorityLevel{}, err
+		}
+		for _, s := range samples {
+			if labelsOf(s)["priority_level"] == name {
+				*sum += int(value(s))
+			}
+		}
+	}
+	return level, nil
+}
