@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -67,28 +66,8 @@ func summarizeVolumeAttachments(all []*storagev1.VolumeAttachment) string {
 	return text
 }
 
-func summarizeNodes(all []*corev1.Node) string {
-	return fmt.Sprintf("%d Nodes with %d volumes attached", len(all), VolumesAttached(all))
-}
-
-func summarizePersistentVolumes(all []*corev1.PersistentVolume) string {
-	phases := map[string]int{}
-	for _, pv := range all {
-		phases[string(pv.Status.Phase)]++
-	}
-	return fmt.Sprintf("%d PersistentVolumes, by phase %v", len(all), phases)
-}
-
-func summarizeLeases(all []*coordinationv1.Lease) string {
-	var held []string
-	for _, l := range all {
-		if holder := l.Spec.HolderIdentity; holder != nil && *holder != "" {
-			held = append(held, l.Name+" held by "+*holder)
-		}
-	}
-	slices.Sort(held)
-	return fmt.Sprintf("%d Leases, held are %s", len(all), firstFew(held))
-}
+// summarize says how many objects there are.
+func summarize[T runtime.Object](all []T) string { return fmt.Sprintf("%d of %T", len(all), *new(T)) }
 
 func firstFew(names []string) string {
 	const few = 3

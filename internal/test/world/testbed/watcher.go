@@ -39,19 +39,19 @@ func WatchVolumeAttachments(ctx context.Context, client kubernetes.Interface, on
 
 // WatchNodes watches all Nodes, as WatchVolumeAttachments does.
 func WatchNodes(ctx context.Context, client kubernetes.Interface, onChange func(was, now *corev1.Node)) (*Watcher[*corev1.Node], error) {
-	return watchAll(ctx, client.CoreV1().Nodes(), onChange, summarizeNodes)
+	return watchAll(ctx, client.CoreV1().Nodes(), onChange, summarize)
 }
 
 // WatchPersistentVolumes watches all PersistentVolumes, as
 // WatchVolumeAttachments does.
 func WatchPersistentVolumes(ctx context.Context, client kubernetes.Interface, onChange func(was, now *corev1.PersistentVolume)) (*Watcher[*corev1.PersistentVolume], error) {
-	return watchAll(ctx, client.CoreV1().PersistentVolumes(), onChange, summarizePersistentVolumes)
+	return watchAll(ctx, client.CoreV1().PersistentVolumes(), onChange, summarize)
 }
 
 // WatchLeases watches the Leases of one namespace, as WatchVolumeAttachments
 // does.
 func WatchLeases(ctx context.Context, client kubernetes.Interface, namespace string, onChange func(was, now *coordinationv1.Lease)) (*Watcher[*coordinationv1.Lease], error) {
-	return watchAll(ctx, client.CoordinationV1().Leases(namespace), onChange, summarizeLeases)
+	return watchAll(ctx, client.CoordinationV1().Leases(namespace), onChange, summarize)
 }
 
 // typedClient is what the clientset has for each kind; L is the kind's list.
