@@ -1,11 +1,9 @@
 package explore
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"runtime"
-	"strings"
+	"runtime/debug"
 )
 
 // expansion is what the steps of a state lead to.
@@ -74,26 +72,12 @@ func (r *run[S]) take(worker int, from item[S], i int, step Step[S]) (successor[
 	return y, nil
 }
 
-// guard calls f. A panic becomes an error that says where, without addresses, so that it is the same in each run.
+// guard calls f. A panic becomes an error that says where.
 func guard(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = errors.New(panicText(p))
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
 	return f()
-}
-
-func panicText(p any) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "panic: %v", p)
-	pcs := make([]uintptr, 16)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
-	for frame, more := frames.Next(); more; frame, more = frames.Next() {
-		if strings.HasPrefix(frame.Function, "runtime.") {
-			continue
-		}
-		fmt.Fprintf(&b, "\n\t%s %s:%d", frame.Function, frame.File, frame.Line)
-	}
-	return b.String()
 }

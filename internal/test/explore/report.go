@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/csi-attach-hub/csi-attach-hub/internal/progress"
 )
 
 // Report is what Run has found.
@@ -29,9 +27,6 @@ type Report struct {
 // Complete reports whether all states of the world have been seen and no fault was found.
 func (r *Report) Complete() bool { return r.Cut == "" && r.Counterexample == nil }
 
-// PerSecond returns how many states were found in a second.
-func (r *Report) PerSecond() float64 { return float64(r.States) / max(r.Elapsed.Seconds(), 1e-9) }
-
 // String returns the report as lines of text.
 func (r *Report) String() string {
 	var b strings.Builder
@@ -44,7 +39,7 @@ func (r *Report) String() string {
 		b.WriteString("ended at a fault\n")
 	}
 	fmt.Fprintf(&b, "%d states, %d edges, depth %d, largest level %d, %v, %.0f states/s\n",
-		r.States, r.Edges, r.Depth, r.Largest, r.Elapsed.Round(time.Millisecond), r.PerSecond())
+		r.States, r.Edges, r.Depth, r.Largest, r.Elapsed.Round(time.Millisecond), float64(r.States)/max(r.Elapsed.Seconds(), 1e-9))
 	if r.Stuck > 0 {
 		fmt.Fprintf(&b, "stuck: %s\n", counted(r.Stuck, "state"))
 	}
@@ -67,18 +62,6 @@ func (r *run[S]) print() {
 		return
 	}
 	r.printed = time.Now()
-	elapsed := time.Since(r.began)
-	line := fmt.Sprintf("explore: %d states, %d open, %d edges, level %d, %.0f states/s", r.table.len(), r.table.len()-r.expanded, r.steps, r.depth,
-		float64(r.table.len())/elapsed.Seconds())
-	done := 0.0 // share of the limits
-	if r.options.For > 0 {
-		done = elapsed.Seconds() / r.options.For.Seconds()
-	}
-	if r.options.MaxStates > 0 {
-		done = max(done, float64(r.table.len())/float64(r.options.MaxStates))
-	}
-	if done > 0 {
-		line += ", at most " + progress.Left(elapsed, done, 1)
-	}
-	fmt.Fprintln(r.options.Progress, line)
+	fmt.Fprintf(r.options.Progress, "explore: %d states, %d open, %d edges, level %d, %v\n",
+		r.table.len(), r.table.len()-r.expanded, r.steps, r.depth, time.Since(r.began).Round(time.Second))
 }

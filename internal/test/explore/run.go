@@ -43,15 +43,12 @@ func Run[S any](ctx context.Context, model Model[S], o Options) (*Report, error)
 		r.doLevel(ctx)
 	}
 	report := r.report()
-	var err error
-	switch {
-	case r.fault != nil:
-		report.Counterexample, err = r.explain(r.fault)
-	default:
+	if r.fault == nil {
 		r.seekStuck(report)
-		if r.fault != nil {
-			report.Counterexample, err = r.explainStuck(r.fault)
-		}
+	}
+	var err error
+	if r.fault != nil {
+		report.Counterexample, err = r.explain(r.fault)
 	}
 	report.Elapsed = time.Since(r.began)
 	return report, err

@@ -66,7 +66,7 @@ func TestPhilosophersHaveAKnownNumberOfStatesAndOneDeadlock(t *testing.T) {
 	for n, states := range map[int]int{2: 6, 3: 14, 5: 82, 10: 6726} { // Pell-Lucas numbers
 		r := run(t, philosophers(n), explore.Options{})
 		c := r.Counterexample
-		if r.States != states || r.Stuck != 1 || c == nil || c.Kind != explore.Stuck || len(c.Steps) != n || c.Trap != 1 || c.Note != "nothing more can happen" {
+		if r.States != states || r.Stuck != 1 || c == nil || c.Kind != explore.Stuck || len(c.Steps) != n || len(c.Then) != 0 {
 			t.Errorf("%d philosophers: want %d states and the deadlock, got\n%v", n, states, r)
 		}
 	}
@@ -75,8 +75,7 @@ func TestPhilosophersHaveAKnownNumberOfStatesAndOneDeadlock(t *testing.T) {
 func TestLivelockIsFoundAndShown(t *testing.T) {
 	r := run(t, meet(), explore.Options{})
 	c := r.Counterexample
-	if c == nil || c.Kind != explore.Stuck || !reflect.DeepEqual(c.Steps, []string{"both become polite"}) || c.Trap != 5 ||
-		!reflect.DeepEqual(c.Then, []string{"meet", "0 steps aside", "1 steps aside", "0 steps aside"}) || !strings.Contains(c.Note, `leads back: "1 steps aside"`) {
+	if c == nil || c.Kind != explore.Stuck || !reflect.DeepEqual(c.Steps, []string{"both become polite"}) || !reflect.DeepEqual(c.Then, []string{"meet"}) || !strings.Contains(c.String(), `happen next: "meet"`) {
 		t.Fatalf("got\n%v", r)
 	}
 	if _, err := explore.Replay(meet(), append(c.Steps, c.Then...)); err != nil {

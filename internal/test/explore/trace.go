@@ -24,11 +24,8 @@ type Counterexample struct {
 	Steps []string
 	// Err is what Check or Step.Do has returned. It is nil if Kind is Stuck.
 	Err error
-	// Trap says how many states can be reached from a state that is stuck by steps without faults, itself included.
-	Trap int
-	// Then are some steps on from a state that is stuck, and Note says why they end there.
+	// Then are the steps that are no faults in a state that is stuck.
 	Then []string
-	Note string
 	// State is the description of the last state, if the model is a Describer.
 	State string
 }
@@ -46,11 +43,7 @@ func (c *Counterexample) String() string {
 		fmt.Fprintf(&b, "%4d  %s\n", i+1, name)
 	}
 	if c.Kind == Stuck {
-		fmt.Fprintf(&b, "Without a further fault only %s can follow, this one included. What is wanted is reached in none of them. For example:\n", counted(c.Trap, "state"))
-		for i, name := range c.Then {
-			fmt.Fprintf(&b, "%4d  %s\n", len(c.Steps)+i+1, name)
-		}
-		fmt.Fprintf(&b, "      (%s)\n", c.Note)
+		fmt.Fprintf(&b, "Without a further fault nothing that is wanted can be reached any more. All that can happen next: %s\n", quoted(c.Then))
 	} else {
 		fmt.Fprintf(&b, "error: %v\n", c.Err)
 	}
@@ -64,20 +57,16 @@ func (c *Counterexample) String() string {
 func (r *run[S]) explain(f *fault) (*Counterexample, error) {
 	c := &Counterexample{Kind: f.kind, Err: f.err}
 	s, err := r.lead(f, c)
-	if err == nil {
-		c.State = describe(r.model, s)
-	}
-	return c, err
-}
-
-// explainStuck makes the trace of a state that is stuck.
-func (r *run[S]) explainStuck(f *fault) (*Counterexample, error) {
-	c := &Counterexample{Kind: f.kind, Trap: r.trap(f.state)}
-	s, err := r.lead(f, c)
 	if err != nil {
 		return c, err
 	}
-	c.Then, s, c.Note = r.inTrap(s)
+	if f.kind == Stuck {
+		for _, step := range r.model.Steps(s) {
+			if !step.Fault {
+				c.Then = append(c.Then, step.Name)
+			}
+		}
+	}
 	c.State = describe(r.model, s)
 	return c, nil
 }
@@ -135,38 +124,31 @@ func Replay[S any](model Model[S], names []string) (s S, err error) {
 	if len(starts) == 0 {
 		return s, errNoStart
 	}
-	first := 0
 	s = starts[0]
-	if len(starts) > 1 {
-		var known []string
-		at := -1
-		for i := range starts {
-			known = append(known, startName(i))
-			if len(names) > 0 && names[0] == startName(i) {
-				at = i
-			}
-		}
-		if at < 0 {
-			return s, fmt.Errorf("the world has %d starts: name one of them as the first step: %s", len(starts), quoted(known))
-		}
-		s, first = starts[at], 1
-	}
 	if err := model.Check(s); err != nil {
 		return s, fmt.Errorf("the start is wrong: %w", err)
 	}
-	for i, name := range names[first:] {
-		step, err := named(model.Steps(s), name)
+	steps := model.Steps(s)
+	if len(starts) > 1 {
+		steps = nil
+		for i, start := range starts {
+			steps = append(steps, Step[S]{Name: startName(i), Do: func() (S, error) { return start, nil }})
+		}
+	}
+	for i, name := range names {
+		step, err := named(steps, name)
 		if err != nil {
-			return s, fmt.Errorf("step %d %q: %w%s", first+i+1, name, err, stateText(model, s))
+			return s, fmt.Errorf("step %d %q: %w%s", i+1, name, err, stateText(model, s))
 		}
 		to, err := step.Do()
 		if err != nil {
-			return s, fmt.Errorf("step %d %q fails: %w%s", first+i+1, name, err, stateText(model, s))
+			return s, fmt.Errorf("step %d %q fails: %w%s", i+1, name, err, stateText(model, s))
 		}
 		s = to
 		if err := model.Check(s); err != nil {
-			return s, fmt.Errorf("the state after step %d %q is wrong: %w%s", first+i+1, name, err, stateText(model, s))
+			return s, fmt.Errorf("the state after step %d %q is wrong: %w%s", i+1, name, err, stateText(model, s))
 		}
+		steps = model.Steps(s)
 	}
 	return s, nil
 }
@@ -201,12 +183,9 @@ func named[S any](steps []Step[S], name string) (found Step[S], err error) {
 }
 
 func quoted(names []string) string {
-	var b strings.Builder
-	for i, name := range names {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(strconv.Quote(name))
+	var all []string
+	for _, name := range names {
+		all = append(all, strconv.Quote(name))
 	}
-	return b.String()
+	return strings.Join(all, ", ")
 }

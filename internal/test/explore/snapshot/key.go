@@ -89,8 +89,6 @@ func (k *keyer) deep(n *node, v reflect.Value) {
 		k.key = binary.AppendVarint(k.key, v.Int())
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
 		k.number(v.Uint())
-	case reflect.Float32, reflect.Float64:
-		k.key = fmt.Appendf(k.key, "%v;", v.Float())
 	case reflect.String:
 		k.number(uint64(v.Len()))
 		k.key = append(k.key, v.String()...)
@@ -116,8 +114,6 @@ func (k *keyer) deep(n *node, v reflect.Value) {
 		}
 	case reflect.Map:
 		k.mapping(n, v)
-	case reflect.Interface:
-		k.interfaced(n, v)
 	default:
 		panic(fmt.Sprintf("snapshot: %s is a %v", n.path, v.Kind()))
 	}
@@ -140,26 +136,8 @@ func placed(v reflect.Value) reflect.Value {
 
 func timeOf(v reflect.Value) time.Time { return *(*time.Time)(v.Addr().UnsafePointer()) }
 
-func (k *keyer) interfaced(n *node, v reflect.Value) {
-	if v.IsNil() {
-		k.number(0)
-		return
-	}
-	i := slices.Index(n.holds, v.Elem().Type())
-	if i < 0 {
-		panic(fmt.Sprintf("snapshot: %s holds a %v, which Holds does not name", n.path, v.Elem().Type()))
-	}
-	k.number(uint64(i) + 1)
-	k.value(n.inside[i], placed(v.Elem()))
-}
-
 func (k *keyer) mapping(n *node, v reflect.Value) {
-	if v.IsNil() || n.empty && v.Len() == 0 {
-		k.bit(true)
-		return
-	}
-	k.bit(false)
-	if k.again(place{v.UnsafePointer(), n.typ}) {
+	if k.bit(v.IsNil()); v.IsNil() || k.again(place{v.UnsafePointer(), n.typ}) {
 		return
 	}
 	type item struct {

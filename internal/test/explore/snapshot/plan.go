@@ -14,11 +14,6 @@ func Of[T any](list ...Rule) (*Plan[T], error) {
 	t := reflect.TypeFor[T]()
 	c := &compiler{rules: rules{list: list, reached: map[string]bool{}}, byType: map[reflect.Type]*node{}, pointed: map[reflect.Type]bool{t: true}}
 	c.rules.reach(t)
-	for _, rule := range list {
-		for _, held := range rule.holds {
-			c.rules.reach(held)
-		}
-	}
 	root := c.node(t, nil, "", t.String())
 	for _, n := range c.all {
 		n.pointed = c.pointed[n.typ]
@@ -46,7 +41,6 @@ type node struct {
 	pointed   bool    // pointers lead to values of the type
 	fields    []*node // of a struct; nil: left out
 	key, elem *node
-	inside    []*node // of an interface, as holds
 }
 
 // compiler makes the nodes of all types that a type leads to.
@@ -103,13 +97,6 @@ func (c *compiler) parts(n *node) {
 		if !isPlain(t.Key()) {
 			c.fail(n, "the keys of a map must consist of numbers and strings: name it in Skip")
 		}
-	case reflect.Interface:
-		if n.holds == nil {
-			c.fail(n, "an interface may hold anything: name it in Holds, Share or Skip")
-		}
-		for _, dynamic := range n.holds {
-			n.inside = append(n.inside, c.node(dynamic, nil, "", n.path+".("+dynamic.String()+")"))
-		}
 	case reflect.Struct:
 		if t.PkgPath() == "sync" {
 			c.fail(n, "locks and the like have no key: name it in Skip")
@@ -121,8 +108,8 @@ func (c *compiler) parts(n *node) {
 			}
 			n.fields = append(n.fields, f)
 		}
-	case reflect.Chan, reflect.Func, reflect.UnsafePointer:
-		c.fail(n, "it has no key: name it in Skip or Share")
+	case reflect.Chan, reflect.Func, reflect.UnsafePointer, reflect.Interface, reflect.Float32, reflect.Float64:
+		c.fail(n, "it has no key: name it in Skip, or in Share unless it is a number")
 	}
 }
 

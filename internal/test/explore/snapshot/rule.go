@@ -11,17 +11,14 @@ import (
 // goes before one for its type, and a later rule before an earlier one. A rule that applies to nothing is an error of the plan.
 type Rule struct {
 	names []string
-	holds []reflect.Type
 	apply func(t *treatment, number int)
 }
 
 // treatment is how a plan treats a value.
 type treatment struct {
 	mode  mode
-	limit uint64         // of saturated
-	group int            // of ranked
-	holds []reflect.Type // dynamic types of an interface
-	empty bool           // see NilIsEmpty
+	limit uint64 // of saturated
+	group int    // of ranked
 }
 
 type mode int8
@@ -38,43 +35,28 @@ const (
 // Share has a pointer count by what it points to, whoever else points there, and a func, channel or interface by whether it is
 // nil.
 func Share(names ...string) Rule {
-	return Rule{names, nil, func(t *treatment, _ int) { t.mode = share }}
+	return Rule{names, func(t *treatment, _ int) { t.mode = share }}
 }
 
 // Skip leaves the value out.
 func Skip(names ...string) Rule {
-	return Rule{names, nil, func(t *treatment, _ int) { t.mode = skip }}
+	return Rule{names, func(t *treatment, _ int) { t.mode = skip }}
 }
 
 // Zero has only whether the value is zero count.
 func Zero(names ...string) Rule {
-	return Rule{names, nil, func(t *treatment, _ int) { t.mode = zero }}
+	return Rule{names, func(t *treatment, _ int) { t.mode = zero }}
 }
 
 // Rank has only the order of the values count, and whether each is zero. All that one Rank names are ordered together. It takes
 // integers and strings, of which the longer ones are greater, as in decimal numbers.
 func Rank(names ...string) Rule {
-	return Rule{names, nil, func(t *treatment, number int) { t.mode, t.group = rank, number }}
+	return Rule{names, func(t *treatment, number int) { t.mode, t.group = rank, number }}
 }
 
 // Saturate has integers above a limit count as the limit.
 func Saturate(limit uint64, names ...string) Rule {
-	return Rule{names, nil, func(t *treatment, _ int) { t.mode, t.limit = saturate, limit }}
-}
-
-// NilIsEmpty has maps without elements count as nil.
-func NilIsEmpty(names ...string) Rule {
-	return Rule{names, nil, func(t *treatment, _ int) { t.empty = true }}
-}
-
-// Holds says what an interface may hold besides nil: values of the types of the examples. Append panics if it finds another
-// type.
-func Holds(name string, examples ...any) Rule {
-	var holds []reflect.Type
-	for _, x := range examples {
-		holds = append(holds, reflect.TypeOf(x))
-	}
-	return Rule{[]string{name}, holds, func(t *treatment, _ int) { t.holds = holds }}
+	return Rule{names, func(t *treatment, _ int) { t.mode, t.limit = saturate, limit }}
 }
 
 // rules finds the rules for a type or field.
