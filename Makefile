@@ -153,16 +153,16 @@ explore: ## enumerate the states of small worlds around the real core for EXPLOR
 	EXPLORE=$(or $(EXPLORE),10m) go test -count 1 -timeout 0 -v -run TestExplore ./hub/reconcile ./hub/lease
 
 # RACE=1 builds the hub with the race detector.
-chaos: build ## inject FAULTS=1000 faults around hubs, by SEED=n (drawn), and check that nothing is lost; HISTORY=file
+chaos: build ## inject FAULTS=1000 faults around hubs, by SEED=n (drawn), and check that nothing is lost
 	$(if $(RACE),go build -race -o bin/csi-attach-hub.race ./cmd/csi-attach-hub)
-	bin/testbed chaos --faults $(or $(FAULTS),1000) $(if $(SEED),--seed $(SEED)) $(if $(HISTORY),--history $(HISTORY)) --hub bin/csi-attach-hub$(if $(RACE),.race)
+	bin/testbed chaos --faults $(or $(FAULTS),1000) $(if $(SEED),--seed $(SEED)) --hub bin/csi-attach-hub$(if $(RACE),.race)
 
 # CSI_ATTACHER=path takes that csi-attacher instead of the one of internal/test/world/csiattacher.
 handover: ## hand a driver HANDOVERS=100 times to and fro between the hub and the real csi-attacher, then a lease, and check both
 	HANDOVERS=$(or $(HANDOVERS),100) go test -race -count 1 -v -timeout 90m -run 'TestTheHubAndTheRealCSIAttacher|TestADriverIsHandedOver' ./cmd/csi-attach-hub
 
 # make test runs a sample of it. CRASHES=text kills at the points with the text in their name.
-crashes: ## kill the hub at each write and call of each scenario, and check that nothing is lost (5 minutes)
+crashes: ## kill the hub at each write and call of each scenario, and check that nothing is lost (2 minutes)
 	CRASHES='$(or $(CRASHES),all)' go test -count 1 -v -timeout 30m -run TestCrash ./internal/test/torture
 
 soak: build ## attach and detach for DURATION (20m), fail if the hub grows

@@ -13,35 +13,35 @@ import (
 
 // newSoakCommand lets a hub work for a long time.
 func newSoakCommand() *cobra.Command {
-	o := torture.SoakOptions{Every: 5 * time.Second, Volumes: 20, Latency: 50 * time.Millisecond}
+	o := torture.Options{Seed: 1, Drivers: 5}
+	var duration time.Duration
 	cmd := &cobra.Command{
 		Use:   "soak",
 		Short: "Let a hub attach and detach for a long time, and check that it does not grow",
 		Long: `Start a Kubernetes control plane, fake CSI drivers and csi-attach-hub, attach and
 detach all the time, and take samples of the hub: memory, goroutines, descriptors,
-operations, queues. At the end, judge the samples after the warm-up.
+queues. At the end, judge the samples after the warm-up.
 
 The exit code is 1 when something grew, or when the drivers' books show a lost or
 unexpected attachment.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return inFolder(cmd, &o.Options, func(ctx context.Context, _ *torture.Options) error { return runSoak(ctx, o) })
+			return inFolder(cmd, &o, func(ctx context.Context, o *torture.Options) error { return runSoak(ctx, *o, duration) })
 		},
 	}
-	o.Drivers, o.Seed = 5, 1
 	hubFlag(cmd, &o.Hub)
-	cmd.Flags().DurationVar(&o.Duration, "duration", 20*time.Minute, "length of the load")
+	cmd.Flags().DurationVar(&duration, "duration", 20*time.Minute, "length of the load")
 	return cmd
 }
 
-func runSoak(ctx context.Context, o torture.SoakOptions) error {
-	report, err := torture.Soak(ctx, o)
+func runSoak(ctx context.Context, o torture.Options, duration time.Duration) error {
+	report, err := torture.Soak(ctx, o, duration)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Out, "\n%s\n", report.Text())
-	if grew := report.Grew(); len(grew) > 0 {
-		return fmt.Errorf("soak: the hub grew: %s", strings.Join(grew, ", "))
+	fmt.Fprintf(o.Out, "\n%s\n", report.Text)
+	if len(report.Grew) > 0 {
+		return fmt.Errorf("soak: the hub grew: %s", strings.Join(report.Grew, ", "))
 	}
 	return nil
 }

@@ -27,7 +27,7 @@
 // A test that draws prints its seed when it fails:
 //
 //	SEED=291 go test -run Whatever ./hub/tests         with the log of the hubs; SEEDS=300 runs that many seeds
-//	make chaos SEED=401 FAULTS=1000 HISTORY=file       the same faults; the timing of processes differs
+//	make chaos SEED=401 FAULTS=1000                    the same faults; the timing of processes differs
 //	make crashes CRASHES=text                          only the points with the text in their name
 //	make mutants MUTANT=text
 //

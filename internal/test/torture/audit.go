@@ -1,11 +1,9 @@
 package torture
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -21,55 +19,74 @@ import (
 
 // Finding is something that does not hold.
 type Finding struct {
-	About string    `json:"about"` // a volume, a driver or a hub
-	Text  string    `json:"text"`
+	About string // a volume, a driver or a hub
+	Text  string
 	at    time.Time // when it happened; zero: it is so now
 }
 
-// state is what an audit looks at, after all faults are healed.
+// state is what an audit looks at.
 type state struct {
-	moving      []string               // volumes of pods that are still in a move
-	wanted      map[string]safety.Want // by name of VolumeAttachment
-	attachments []*storagev1.VolumeAttachment
-	persistent  []string // names of the PersistentVolumes that should exist
-	volumes     []*corev1.PersistentVolume
-	books       []fakecsi.Books
+	safety.Rest
+	moving []string // volumes of pods that are still in a move
+	books  []fakecsi.Books
 }
 
-// world returns the state as the rules look at it.
-func (s state) world() (w safety.World) {
-	for _, va := range s.attachments {
-		at := placeOf("volumeattachments", va.Name)
-		if at.Volume == "" {
-			continue
+// stateOf returns the state with these objects.
+func (w *world) stateOf(vas []*storagev1.VolumeAttachment, pvs []*corev1.PersistentVolume) state {
+	s := state{Rest: safety.Rest{Wants: map[string]safety.Want{}, Keeps: []string{}}}
+	for _, va := range vas {
+		if at := placeOf("volumeattachments", va.Name); at.Volume != "" {
+			c := safety.AttachmentOf(va, attach.Finalizer(va.Spec.Attacher))
+			c.Volume = at.Volume
+			s.Attachments = append(s.Attachments, c)
 		}
-		c := safety.AttachmentOf(va, attach.Finalizer(va.Spec.Attacher))
-		c.Volume = at.Volume
-		w.Attachments = append(w.Attachments, c)
 	}
-	for _, pv := range s.volumes {
-		w.Volumes = append(w.Volumes, safety.VolumeOf(pv, ""))
+	for _, pv := range pvs {
+		s.Volumes = append(s.Volumes, safety.VolumeOf(pv, ""))
 	}
-	for _, b := range s.books {
-		w.Published = slices.Concat(w.Published, b.Places())
+	for _, p := range w.pods {
+		now, busy := p.current()
+		if busy {
+			s.moving = append(s.moving, p.volume.name)
+		}
+		if now.node != "" {
+			s.Wants[p.attachment(now.node).Name] = safety.Want{UID: string(now.uid), At: place{Driver: driverName(p.volume.driver), Volume: p.volume.name, Node: testbed.NodeID(now.node)}}
+		}
 	}
-	return w
+	for _, v := range w.persistent() {
+		s.Keeps = append(s.Keeps, v.name)
+	}
+	for _, d := range w.Drivers {
+		b := d.Backend.Books()
+		s.books, s.Published, s.Running = append(s.books, b), slices.Concat(s.Published, b.Places()), slices.Concat(s.Running, b.RunningCalls())
+	}
+	return s
 }
 
-// audit returns the findings of a state. It checks that exactly what the pods ask for is attached,
+// lookExactly returns the state as the API server has it: a watch may be behind.
+func (w *world) lookExactly(ctx context.Context) (state, error) {
+	vas, err := w.client.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
+	pvs, noPVs := w.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err := errors.Join(err, noPVs); err != nil {
+		return state{}, err
+	}
+	return w.stateOf(pointers(vas.Items), pointers(pvs.Items)), nil
+}
+
+func pointers[T any](items []T) (all []*T) {
+	for i := range items {
+		all = append(all, &items[i])
+	}
+	return all
+}
+
+// audit returns the findings of a state after all faults are healed. It checks that exactly what the pods ask for is attached,
 // that each status agrees with the books, and that deleted objects have left nothing behind.
-func audit(s state) (f []Finding) {
+func (s state) audit() (f []Finding) {
 	for _, v := range s.moving {
 		f = append(f, Finding{About: v, Text: "its VolumeAttachment should be gone by now"})
 	}
-	rest := safety.Rest{World: s.world(), Wants: maps.Clone(s.wanted), Keeps: append([]string{}, s.persistent...)}
-	if rest.Wants == nil {
-		rest.Wants = map[string]safety.Want{}
-	}
-	for _, b := range s.books {
-		rest.Running = slices.Concat(rest.Running, b.RunningCalls())
-	}
-	return slices.Concat(f, findingsOf(rest.Settled()...), allViolations(s.books))
+	return slices.Concat(f, findingsOf(s.Settled()...), allViolations(s.books))
 }
 
 // findingsOf returns broken rules as findings.
@@ -96,71 +113,23 @@ func allViolations(books []fakecsi.Books) (f []Finding) {
 	return f
 }
 
-// look returns the state as the watches and the books have it.
-func (w *world) look() state {
-	s := state{wanted: map[string]safety.Want{}, attachments: w.Attachments.List(), volumes: w.volumes.List()}
-	for _, p := range w.pods {
-		now, busy := p.current()
-		if busy {
-			s.moving = append(s.moving, p.volume.name)
-		}
-		if now.node != "" {
-			w.mu.Lock()
-			id := cmp.Or(w.nodeIDs[now.node], testbed.NodeID(now.node))
-			w.mu.Unlock()
-			s.wanted[p.attachment(now.node).Name] = safety.Want{UID: string(now.uid), At: place{Driver: driverName(p.volume.driver), Volume: p.volume.name, Node: id}}
-		}
-	}
-	for _, v := range w.persistent() {
-		s.persistent = append(s.persistent, v.name)
-	}
-	for _, d := range w.Drivers {
-		s.books = append(s.books, d.Backend.Books())
-	}
-	return s
-}
-
-// lookExactly is look with what the API server returns now: a watch may be behind.
-func (w *world) lookExactly(ctx context.Context) (s state, err error) {
-	err = testbed.Insist(ctx, "list objects", func(ctx context.Context) error {
-		vas, err := w.client.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		pvs, err := w.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		s = w.look()
-		s.attachments, s.volumes = nil, nil
-		for i := range vas.Items {
-			s.attachments = append(s.attachments, &vas.Items[i])
-		}
-		for i := range pvs.Items {
-			s.volumes = append(s.volumes, &pvs.Items[i])
-		}
-		return nil
-	})
-	return s, err
-}
+// quietWithin bounds the time until an audit finds nothing.
+const quietWithin = 90 * time.Second
 
 // awaitQuiet blocks until an audit finds nothing, and still finds nothing after each driver was listed
-// so many times more: after two the hub has compared everything with the list. After QuietWithin it returns
+// so many times more: after two the hub has compared everything with the list. After quietWithin it returns
 // the findings.
 func (w *world) awaitQuiet(ctx context.Context, listings int) ([]Finding, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.options.QuietWithin)
+	ctx, cancel := context.WithTimeout(ctx, quietWithin)
 	defer cancel()
 	var listed map[string]int // listings to wait for, by driver; nil while the audit finds something
 	for {
-		if err := w.loseAllForeign(); err != nil {
-			return nil, err
-		}
-		s := w.look()
+		s := w.stateOf(w.Attachments.List(), w.volumes.List())
 		found, err := w.found()
 		if bad := append(found, allViolations(s.books)...); len(bad) > 0 || err != nil {
 			return bad, err // these findings stay
 		}
-		found = audit(s)
+		found = s.audit()
 		notYet := func(b fakecsi.Books) bool { return b.Methods[fakecsi.ListVolumes].Ended < listed[b.Driver] }
 		switch {
 		case len(found) > 0:
@@ -173,11 +142,9 @@ func (w *world) awaitQuiet(ctx context.Context, listings int) ([]Finding, error)
 			continue
 		case !slices.ContainsFunc(s.books, notYet):
 			s, err := w.lookExactly(ctx)
-			return audit(s), err
+			return s.audit(), err
 		}
-		select {
-		case <-w.changed:
-		case <-ctx.Done():
+		if wait(ctx, lookEvery); ctx.Err() != nil {
 			if len(found) == 0 {
 				found = []Finding{{Text: "the drivers are not listed any more"}}
 			}
@@ -204,7 +171,7 @@ func (w *world) settle(ctx context.Context, listings int) error {
 
 // clear makes all pods leave for good and deletes all PersistentVolumes. The pods must rest.
 func (w *world) clear(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, w.options.QuietWithin, fmt.Errorf("not within %v", w.options.QuietWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, quietWithin, fmt.Errorf("not within %v", quietWithin))
 	defer cancel()
 	volumes := w.persistent()
 	for _, v := range volumes {

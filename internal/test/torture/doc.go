@@ -14,45 +14,36 @@
 //
 // Many faults heal before that: only what happened at each moment shows them. The history records, on one monotonic clock: each
 // call as its driver saw it (begin, end, deadline, process); each change of a storage; each write of a VolumeAttachment, a
-// PersistentVolume or a Lease with the answer of the API server. At each quiet the history since the last one is judged, and
-// forgotten but for the last state of each object:
+// PersistentVolume or a Lease with the answer of the API server. At each quiet it is judged:
 //
 //   - Who may act. A register holds, for each driver, the process that may act. It changes when a Lease is written with another
 //     holder, and when a Lease was not renewed for its duration. Each begin and end of a call (at most its deadline) and each
 //     write of a hub is an act that only the holder may do, at some moment of that act.
-//   - Statuses, finalizers, detaches of what is wanted, and calls after a takeover that repeat what is recorded.
+//   - Statuses, finalizers, and detaches of what is wanted. Of crashes also: calls after a takeover that repeat what is recorded.
 //
 // The excuses, each as narrow as it can be:
 //
-//   - A network may hold a request back. A write that arrives during or right after a silence of its proxy counts from
-//     the begin of the silence; one right after a pause of its process, from the begin of the pause. Requests do not say which
-//     process of a hub has sent them: a write counts for its hub, a call for its process.
-//   - What a fault has attached or detached is no fault of a hub. Volumes of a driver without PUBLISH_UNPUBLISH_VOLUME are
-//     reported as attached without a call.
-//   - A hub whose watch has begun anew may not have seen that an object was deleted before it was gone. It detaches
-//     the volume again, to be sure. So does a process that has made a call for the volume there before.
+//   - A write that arrives during or right after a pause of its process counts from the begin of the pause. Requests do not say
+//     which process of a hub has sent them: a write counts for its hub, a call for its process.
+//   - What a fault has detached is no fault of a hub.
 //   - A write whose outcome is not known may have taken effect: the state of its object is not known until the next write.
 //
 // # Chaos
 //
 // The seed fixes a plan: which faults begin in which stretch, when and where. At the end of a stretch all is healed, and the run
-// waits for quiet. It also compares what the hub processes take at each quiet. Two faults make the judge sharp:
-// TakeoverPaused lets the leases of a leader run out while its calls hang, and pauses it before it notices. TakeoverStale keeps
-// the last changes from the next leader. The plan leaves out what the hub cannot promise:
+// waits for quiet. It also compares what the hub processes take at each quiet. HubPausedLate makes the judge sharp: it
+// lets the leases of a hub run out while its calls hang, and pauses it before it notices. The plan leaves out what the hub cannot
+// promise:
 //
 //   - A VolumeAttachment may vanish while its volume is attached, if it loses its finalizer or is deleted before it has one
 //     (kubernetes/kubernetes issue 124749). Only the process that made the call surely knows of it. A stretch with such
-//     VolumeAttachments (hasty) has one hub, which does not end.
+//     VolumeAttachments has one hub, which does not end.
 //   - A call that takes longer than a lease is not protected when its process stops in the middle of it. No timeout is longer.
-//   - The hub detaches only what somebody has asked for. What a storage attaches on its own, the fault detaches again.
-//   - A driver that comes back without SINGLE_NODE_MULTI_WRITER gets requests with another access mode, and refuses them until
-//     the VolumeAttachment is deleted. Every driver keeps that capability.
 //   - A driver may refuse to detach a volume whose VolumeAttachment is gone, and then decides about the next publish itself.
-//   - A hub that starts with a broken drivers.yaml ends with an error. It is started again when the file is whole.
 //
 // # Crashes
 //
-// A scenario runs once without a crash, and its writes and calls are its steps. At a point a request is kept back before it
+// The writes and calls of a scenario are its steps. At a point a request is kept back before it
 // takes effect, or its answer is. When each driver is at its point, the process is killed once (SIGKILL), and the other one takes
 // over, whose caches are filled and whose watch of one resource may lag. When it is killed, a status that says "attached" is
 // true, and a VolumeAttachment with a finalizer stands for whatever is attached. The other process reaches what is wished, and
@@ -60,7 +51,6 @@
 //
 // # Soak
 //
-// Judge looks at the trend of each Quantity after the warm-up in two ways: the slope of Theil and Sen over the whole time; and
-// the difference between the medians of the first and the last quarter. A rise above a part of the quantity's level is growth.
-// The bound is on the rise, not on the slope: to find a smaller leak, run for longer.
+// One hub works without a fault. Of each quantity the median of the last quarter is compared with that of the first one after the
+// warm-up. A rise above a part of the quantity's level, beyond noise, is growth. To find a smaller leak, run for longer.
 package torture

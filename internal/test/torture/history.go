@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"math"
@@ -85,30 +84,17 @@ type change struct {
 	At moment
 	place
 	Attached bool
-	Foreign  bool   // attached without a call
 	Call     uint64 // 0: by a fault
 }
 
-// watchStart is the begin of a watch of VolumeAttachments by a hub.
-type watchStart struct {
-	At moment
-	By string
-}
-
-// lack is a time in which a driver does not announce PUBLISH_UNPUBLISH_VOLUME.
-type lack struct {
-	At, Until moment // forEver: it goes on
-	Driver    string
-}
-
-// record is a part of a history.
+// record is a history until a moment.
 type record struct {
-	from, to moment
+	began    time.Time
+	to       moment
+	takeover moment   // when one process was killed, and another one takes over; 0: never
 	calls    []call   // in the order of their ends; the running ones last
 	writes   []write  // in the order of their ends
 	changes  []change // in their order
-	starts   []watchStart
-	lacks    []lack
 }
 
 // line is one event of a history, for people.
@@ -123,42 +109,32 @@ func (l line) String() string {
 }
 
 // history records every call, every write of a VolumeAttachment, PersistentVolume or Lease, and every change in a
-// storage. It keeps them in memory until take, and writes them to a file, one a line. A nil history records nothing.
+// storage, in memory. A nil history records nothing.
 type history struct {
 	began time.Time
 
-	mu         sync.Mutex // guards all below
-	file       *os.File
-	out        *bufio.Writer
+	mu         sync.Mutex        // guards all below
 	names      map[int]string    // of processes, by process ID
 	identities map[string]string // processes by the identity that they write into leases
 	holders    map[string]string // of the leases, by driver
 	running    map[string]*call
-	lacks      []lack // all of the run
 	now        record
 	lines      []line
 }
 
-// openHistory makes the file. The caller must close the history.
-func openHistory(path string) (*history, error) {
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, fmt.Errorf("make history: %w", err)
-	}
-	return &history{began: time.Now(), file: file, out: bufio.NewWriter(file), names: map[int]string{}, identities: map[string]string{},
-		holders: map[string]string{}, running: map[string]*call{}}, nil
+func newHistory() *history {
+	return &history{began: time.Now(), names: map[int]string{}, identities: map[string]string{}, holders: map[string]string{}, running: map[string]*call{}}
 }
 
-func (h *history) close() error {
+// save writes all lines to a file.
+func (h *history) save(path string) error {
 	if h == nil {
 		return nil
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.out.Flush(); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Join(h.last(len(h.lines), time.Now()), "\n")+"\n"), 0o600); err != nil {
 		return fmt.Errorf("write history: %w", err)
 	}
-	return h.file.Close()
+	return nil
 }
 
 func (h *history) moment(t time.Time) moment { return t.Sub(h.began) }
@@ -173,19 +149,17 @@ func (h *history) add(about, format string, args ...any) {
 	h.print(about, format, args...)
 }
 
-// print is add with mu held. close returns the error of the file.
+// print is add with mu held.
 func (h *history) print(about, format string, args ...any) {
-	l := line{time.Now(), about, fmt.Sprintf(format, args...)}
-	h.lines = append(h.lines, l)
-	fmt.Fprintln(h.out, l)
+	h.lines = append(h.lines, line{time.Now(), about, fmt.Sprintf(format, args...)})
 }
 
-// last returns the last n lines until a time that are about any of the names or everything.
+// last returns the last n lines until a time that are about any of the names or everything; without names, of all.
 func (h *history) last(n int, until time.Time, about ...string) (told []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, l := range h.lines {
-		if (l.about == "" || slices.Contains(about, l.about)) && !l.at.After(until) {
+		if (len(about) == 0 || l.about == "" || slices.Contains(about, l.about)) && !l.at.After(until) {
 			told = append(told, l.String())
 		}
 	}
@@ -214,7 +188,7 @@ func (h *history) saw(e fakecsi.Event) {
 		h.print(e.Volume, "call %d %s on %s by %s: %s", c.ID, c.Method, c.Node, c.By, c.Code)
 	case fakecsi.Violated: // the audit finds it in the books
 	default:
-		h.now.changes = append(h.now.changes, change{At: at, place: where, Attached: e.Kind == fakecsi.Attached, Foreign: e.Foreign, Call: e.Call})
+		h.now.changes = append(h.now.changes, change{At: at, place: where, Attached: e.Kind == fakecsi.Attached, Call: e.Call})
 		h.print(e.Volume, "storage: %s on %s by call %d", e.Kind, e.Node, e.Call)
 	}
 }
@@ -234,29 +208,6 @@ func (h *history) wrote(w write) {
 	}
 	if w.Lease != nil && w.known() {
 		h.holders[w.Driver] = w.Lease.Holder
-	}
-}
-
-// watched takes the begin of a watch of VolumeAttachments by a hub.
-func (h *history) watched(by string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.now.starts = append(h.now.starts, watchStart{h.moment(time.Now()), by})
-	h.print(by, "begins to watch VolumeAttachments")
-}
-
-// announces takes whether a driver announces PUBLISH_UNPUBLISH_VOLUME from now on.
-func (h *history) announces(driver string, can bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := h.moment(time.Now())
-	for i, l := range h.lacks {
-		if l.Driver == driver && l.Until == forEver {
-			h.lacks[i].Until = now
-		}
-	}
-	if !can {
-		h.lacks = append(h.lacks, lack{now, forEver, driver})
 	}
 }
 
@@ -282,58 +233,27 @@ func (h *history) holder(identity, process string) string {
 	return h.identities[identity]
 }
 
-// leads returns how many drivers a hub leads now.
-func (h *history) leads(hub string) (n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, process := range h.holders {
-		if hubOf(process) == hub {
-			n++
-		}
-	}
-	return n
-}
-
-// busy returns how many publishes of a hub are in flight, and how many attached volumes it has reported since the
-// last take.
-func (h *history) busy(hub string) (publishing, reported int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, c := range h.running {
-		if c.Method == publish && hubOf(c.By) == hub {
-			publishing++
-		}
-	}
-	for _, w := range h.now.writes {
-		if w.By == hub && w.Attached && !w.Deleting {
-			reported++
-		}
-	}
-	return publishing, reported
-}
-
-// take returns the history since the last take. The calls in flight are in it, and will be in the next one too.
-func (h *history) take() record {
+// record returns what happened so far. The calls in flight are in it.
+func (h *history) record() record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.now
-	r.to, r.lacks = h.moment(time.Now()), slices.Clone(h.lacks)
-	h.now = record{from: r.to}
+	r.began, r.to, r.calls = h.began, h.moment(time.Now()), slices.Clone(r.calls)
 	for _, c := range h.running {
 		r.calls = append(r.calls, *c)
 	}
 	return r
 }
 
+// takenOver notes that the process that has acted so far acts no more.
+func (h *history) takenOver() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now.takeover = h.moment(time.Now())
+}
+
 // hubOf returns the hub of a process.
 func hubOf(process string) string {
 	hub, _, _ := strings.Cut(process, "/")
 	return hub
-}
-
-// peek returns the calls and writes since the last take.
-func (h *history) peek() record {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return record{calls: slices.Clone(h.now.calls), writes: slices.Clone(h.now.writes)}
 }

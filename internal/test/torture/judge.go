@@ -3,7 +3,6 @@ package torture
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/safety"
@@ -12,39 +11,26 @@ import (
 // actsShown is how many findings about acts there are at most for one driver.
 const actsShown = 3
 
-// brokenRule is a rule that did not hold at a moment.
-type brokenRule struct {
-	at   moment
-	in   place
-	text string
-}
-
-// judgeHistory checks what was recorded since the last check, and forgets it. It returns the findings.
-func (w *world) judgeHistory() (found []Finding) {
+// judgeHistory checks what was recorded. It returns the findings.
+func (w *world) judgeHistory() []Finding {
 	if w.history == nil {
 		return nil
 	}
-	before, now := w.tail, w.history.take()
-	w.tail = joined(before, now).tail()
-	for _, b := range slices.Concat(acts(before, now), moments(before, now)) {
-		found = append(found, Finding{About: cmp.Or(b.in.Volume, b.in.Driver), Text: b.text, at: w.history.began.Add(b.at)})
-	}
-	return found
+	r := w.history.record()
+	return slices.Concat(acts(r), moments(r))
 }
 
-// acts checks who has acted for each driver in r. before is the tail of the history before r.
-func acts(before, r record) (found []brokenRule) {
-	leases := map[string][]write{}
-	for _, w := range slices.Concat(before.writes, r.writes) {
-		if w.Lease != nil {
-			leases[w.Driver] = append(leases[w.Driver], w)
-		}
-	}
+// finding says that something did not hold at a moment.
+func (r record) finding(at moment, in place, format string, args ...any) Finding {
+	return Finding{About: cmp.Or(in.Volume, in.Driver), Text: fmt.Sprintf(format, args...), at: r.began.Add(min(at, r.to))}
+}
+
+// acts checks who has acted for each driver.
+func acts(r record) (found []Finding) {
 	for driver, acts := range actsOf(r) {
-		bad := safety.Misplaced(turnsOf(leases[driver], r.to), acts)
+		bad := safety.Misplaced(turnsOf(r, driver), acts)
 		for _, a := range bad[:min(len(bad), actsShown)] {
-			text := fmt.Sprintf("%v: it does not hold the lease at any moment of that", a)
-			found = append(found, brokenRule{min(a.Until, r.to), place{Driver: driver, Volume: a.About}, text})
+			found = append(found, r.finding(a.Until, place{Driver: driver, Volume: a.About}, "%v: it does not hold the lease at any moment of that", a))
 		}
 	}
 	return found
@@ -55,9 +41,6 @@ func acts(before, r record) (found []brokenRule) {
 func actsOf(r record) map[string][]safety.Act {
 	acts := map[string][]safety.Act{}
 	for _, c := range r.calls {
-		if c.At < r.from {
-			continue
-		}
 		text := fmt.Sprintf("call %d, %s of %s on %s", c.ID, c.Method, c.Volume, c.Node)
 		acts[c.Driver] = append(acts[c.Driver], safety.Act{At: c.At, Until: c.At, By: c.By, Text: "begin of " + text, About: c.Volume})
 		if c.Until != forEver {
@@ -72,19 +55,17 @@ func actsOf(r record) map[string][]safety.Act {
 	return acts
 }
 
-// moments checks the rules that hold at each moment, for what has happened in r. before is the tail of the history
-// before r.
-func moments(before, r record) []brokenRule {
-	p := pastOf(joined(before, r))
-	var found []brokenRule
+// moments checks the rules that hold at each moment.
+func moments(r record) (found []Finding) {
+	p := pastOf(r)
 	find := func(at moment, in place, who string, err error) {
 		if err != nil {
-			found = append(found, brokenRule{at, in, fmt.Sprintf("%s: %v", who, err)})
+			found = append(found, r.finding(at, in, "%s: %v", who, err))
 		}
 	}
 	for _, c := range r.calls {
-		if c.At >= r.from {
-			find(c.At, c.place, fmt.Sprintf("call %d by %s", c.ID, c.By), p.judgeRepeated(c))
+		if r.takeover > 0 && c.At > r.takeover {
+			find(c.At, c.place, fmt.Sprintf("call %d by %s", c.ID, c.By), p.judgeRepeated(c, r.takeover))
 		}
 	}
 	for _, w := range r.writes {
@@ -107,31 +88,25 @@ func moments(before, r record) []brokenRule {
 	return found
 }
 
-// judgeRepeated checks that a call does not repeat what another hub had finished before the term of the caller: a
-// takeover reads. It asks only where the caller cannot know better: it has never made a call there, and nothing has
-// happened there since.
-func (p *past) judgeRepeated(c call) error {
+// judgeRepeated checks that a call after a takeover does not repeat what the process before had finished: a takeover
+// reads. It asks only where nothing has happened since.
+func (p *past) judgeRepeated(c call, takeover moment) error {
 	va, ok := p.settled(c.place, c.At)
-	if ok && c.Method == unpublish && va.Verb == http.MethodPost && va.By == "" {
-		va, ok = p.settled(c.place, va.At-1) // of the VolumeAttachment before, which the caller may still see
-	}
-	term, leads := p.termOf(c.Driver, c.By, c.At)
-	if !ok || !leads || va.Until >= term || va.By == "" || va.By == hubOf(c.By) || p.happenedSince(c, va.At) || p.watchedAnew(hubOf(c.By), va.At, c.At) {
+	if !ok || va.Until >= takeover || va.By == "" || p.happenedSince(c, va.At) {
 		return nil
 	}
 	call := safety.Call{Method: safety.Method(c.Method), Place: c.place}
 	switch {
 	case va.Gone:
 		return safety.Need(call, nil)
-	case c.Method == publish && !p.everFree(c.place, va.At, c.At):
+	case c.Method == publish && p.has(c.place, va.At, c.At) == safety.Yes:
 		return safety.Need(call, new(va.attachment()))
 	}
 	return nil
 }
 
 // judgeAttachmentWrite checks what a hub says about a VolumeAttachment. What a fault has detached is no fault of the
-// hub, which finds it in the driver's list only. Of a driver that has come back without PUBLISH_UNPUBLISH_VOLUME a hub
-// reports volumes as attached without a call.
+// hub, which finds it in the driver's list only.
 func (p *past) judgeAttachmentWrite(w write) error {
 	was, known := p.previous(w)
 	before := was.attachment()
@@ -139,7 +114,7 @@ func (p *past) judgeAttachmentWrite(w write) error {
 	before.Noted = w.place
 	return safety.World{Has: func(at place) safety.Known {
 		has := p.has(at, w.At, w.Until)
-		if has == safety.No && (p.lacked(w.Driver, w.At, w.Until) || p.lostBefore(at, w.Until)) {
+		if has == safety.No && p.lostBefore(at, w.Until) {
 			return safety.Perhaps
 		}
 		return has
@@ -151,10 +126,4 @@ func (p *past) judgeVolumeWrite(w write) error {
 	was, known := p.previous(w)
 	before := safety.Volume{Name: w.Volume, Place: w.place, Guarded: known && was.Guarded || w.Deleting}
 	return safety.World{Published: p.nodes[w.place], Has: func(at place) safety.Known { return p.has(at, w.At, w.Until) }}.WroteVolume(before, safety.Volume{Guarded: w.Guarded})
-}
-
-// joined returns two parts of a history as one.
-func joined(before, now record) record {
-	return record{from: now.from, to: now.to, calls: slices.Concat(before.calls, now.calls),
-		writes: slices.Concat(before.writes, now.writes), changes: slices.Concat(before.changes, now.changes), starts: now.starts, lacks: now.lacks}
 }

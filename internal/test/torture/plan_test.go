@@ -8,10 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var testSizes = map[scope]int{
-	onPod: 32, onServer: 4, onBehaviour: 4, onLatency: 4, onReadiness: 4, onAnswers: 4, onSettings: 4, onSecret: 4,
-	onProcess: 2, onAPI: 2, onSilence: 2, onNode: 4, onCSINode: 4, onVolume: 24,
-}
+var testSizes = [targets]int{32, 4, 2, 2, 4, 1}
 
 func TestASeedFixesThePlan(t *testing.T) {
 	plan := func(seed uint64) Stretch { return planner{seed: seed, faults: 1000, sizes: testSizes}.stretch(3) }
@@ -55,8 +52,8 @@ func TestFaultsOfOneThingDoNotOverlap(t *testing.T) {
 	for number := range p.stretches() {
 		until := map[slot]time.Duration{}
 		for _, f := range p.stretch(number).Faults {
-			c := slot{kindOf(f).scope, f.Target}
-			if f.At < until[c] && !c.scope.shared() {
+			c := kindOf(f).slot(f.Target)
+			if f.At < until[c] {
 				t.Errorf("stretch %d: %s begins at %v, when another lasts until %v", number, f, f.At, until[c])
 			}
 			until[c] = f.At + f.Length
@@ -70,15 +67,12 @@ func TestNoHubEndsWhereAttachmentsGoWithoutTheirFinalizer(t *testing.T) {
 		p := planner{seed: seed, faults: 1000, sizes: testSizes}
 		for number := range p.stretches() {
 			s := p.stretch(number)
-			if s.Hasty && s.Hubs != 1 {
-				t.Errorf("seed %d, stretch %d: %d hubs", seed, number, s.Hubs)
-			}
 			for _, f := range s.Faults {
-				when := kindOf(f).when
-				if when == hubsMayEnd && s.Hasty || when == hasty && !s.Hasty {
+				hubs := kindOf(f).hubs
+				if hubs == 2 && s.Hubs == 1 || hubs == 1 && s.Hubs == 2 {
 					t.Errorf("seed %d, stretch %d: %s", seed, number, f)
 				}
-				if when == hubsMayEnd && f.Kind != HubDoubled && p.survives(number, f.Target) {
+				if hubs == 2 && p.survives(number, f.Target) {
 					t.Errorf("seed %d, stretch %d: %s, though its growth is to be seen", seed, number, f)
 				}
 			}

@@ -17,8 +17,12 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
-// moveAfter is how long a pod waits for its volume before it moves to another node.
-const moveAfter = 2 * time.Second
+const (
+	// moveAfter is how long a pod waits for its volume before it moves to another node.
+	moveAfter = 2 * time.Second
+	// lookEvery is how often something is looked at that is waited for.
+	lookEvery = 20 * ms
+)
 
 // pod asks for one volume on one node at a time. As the attach-detach controller does for real Pods,
 // it waits until its VolumeAttachment is gone before it asks for the volume elsewhere.
@@ -29,8 +33,7 @@ type pod struct {
 	nodes  []string // to which it may move
 	random *rand.Rand
 
-	orders  chan Kind     // faults of its VolumeAttachment to carry out
-	changed chan struct{} // wakes the pod: its VolumeAttachment has changed, or pods are to rest
+	orders chan Kind // faults of its VolumeAttachment to carry out
 
 	mu    sync.Mutex // guards all below
 	asked asked
@@ -60,7 +63,7 @@ func (p *pod) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if early := p.world.load.early; order == "" && early > 0 && p.random.IntN(early) == 0 {
+		if early := p.world.early; order == "" && early > 0 && p.random.IntN(early) == 0 {
 			order = DeletedEarly
 		}
 		if err := p.move(ctx, order); err != nil && ctx.Err() == nil {
@@ -68,17 +71,6 @@ func (p *pod) run(ctx context.Context) {
 			return
 		}
 		p.set(func() { p.busy = false })
-		p.world.wake()
-	}
-}
-
-func (p *pod) nudge() { signal(p.changed) }
-
-// signal sends to a channel that has room for one signal.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }
 
@@ -100,39 +92,33 @@ func (p *pod) order(k Kind) bool {
 
 // idle blocks until the next move is due, and returns the order for it; empty: the pod moves by itself.
 // The pod is busy then.
-func (p *pod) idle(ctx context.Context) Kind {
-	timer := time.NewTimer(time.Duration((0.3 + 1.4*p.random.Float64()) * float64(p.world.load.linger)))
-	defer timer.Stop()
-	since := time.Now()
-	for due := false; ; {
-		order := Kind("")
+func (p *pod) idle(ctx context.Context) (order Kind) {
+	due := time.Now().Add(time.Duration((0.3 + 1.4*p.random.Float64()) * float64(p.world.linger)))
+	for ; ctx.Err() == nil; wait(ctx, lookEvery) {
 		select {
-		case <-ctx.Done():
-			return ""
 		case order = <-p.orders:
-		case <-p.changed:
-		case <-timer.C:
-			due = true
-			timer.Reset(moveAfter)
+		default:
+			order = ""
 		}
-		if (order != "" || due && p.mayLeave(since)) && p.begin() {
-			return order
+		if late := time.Since(due); (order != "" || late > moveAfter || late > 0 && p.mayLeave()) && p.begin() {
+			break
 		}
 	}
+	return order
 }
 
-// begin makes the pod busy. It reports false while pods rest or stand still.
+// begin makes the pod busy. It reports false while pods rest.
 func (p *pod) begin() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.busy = !p.world.resting.Load() && !p.world.still.Load()
+	p.busy = !p.world.resting.Load()
 	return p.busy
 }
 
-// mayLeave reports whether the pod has its volume, or has waited for it long enough.
-func (p *pod) mayLeave(since time.Time) bool {
+// mayLeave reports whether the pod has its volume, or wants none.
+func (p *pod) mayLeave() bool {
 	now, _ := p.current()
-	return now.node == "" || time.Since(since) > moveAfter || p.is(now, func(va *storagev1.VolumeAttachment) bool { return va.Status.Attached })
+	return now.node == "" || p.is(now, func(va *storagev1.VolumeAttachment) bool { return va.Status.Attached })
 }
 
 // is reports whether something holds of the VolumeAttachment that the pod asks for.
@@ -163,10 +149,11 @@ func (p *pod) move(ctx context.Context, order Kind) error {
 		}
 	}
 	if order == VolumeReplaced {
-		if err := p.volume.remove(ctx); err != nil {
-			return err
+		err := p.volume.remove(ctx)
+		if err == nil {
+			err = p.world.Cluster.Ensure(ctx, p.volume.object())
 		}
-		if err := p.volume.create(ctx); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -193,12 +180,7 @@ func (p *pod) ask(ctx context.Context, node string) error {
 func (p *pod) guarded(ctx context.Context, a asked) bool {
 	finalizer := attach.Finalizer(driverName(p.volume.driver))
 	for !p.world.hasty.Load() && !p.is(a, func(va *storagev1.VolumeAttachment) bool { return slices.Contains(va.Finalizers, finalizer) }) {
-		select {
-		case <-p.changed:
-		case <-ctx.Done():
-			return false
-		}
-		if p.world.resting.Load() {
+		if wait(ctx, lookEvery); ctx.Err() != nil || p.world.resting.Load() {
 			return false
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -17,7 +18,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -30,28 +30,18 @@ import (
 // trouble is what a proxy does to some requests.
 type trouble struct {
 	kind  Kind
-	share float64       // of the matching requests that it hits
-	delay time.Duration // of APISlow, at most
+	share float64 // of the requests that it hits
 
 	is      func(step string) bool // of Crashes: whether it is the request, which stepOf names
-	phase   phase
-	reached func()
-}
+	lost    bool                   // of Crashes: the request takes effect, its answer is lost
+	reached func()                 // of Crashes
 
-// refusals are the answers of some troubles.
-var refusals = map[Kind]struct {
-	code   int
-	reason metav1.StatusReason
-}{
-	APIConflict: {http.StatusConflict, metav1.StatusReasonConflict},
-	APIThrottle: {http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests},
-	APIError:    {http.StatusInternalServerError, metav1.StatusReasonInternalError},
-	APILeases:   {http.StatusInternalServerError, metav1.StatusReasonInternalError},
+	over chan struct{} // closed at the end
 }
 
 // proxy is a client's way to the API server. It records requests that change a VolumeAttachment, a PersistentVolume or a
 // Lease. It carries these through although the client gives them up, as an API server does: so the outcome is known. A
-// hub's proxy also makes trouble, and has a gate.
+// hub's proxy also makes trouble.
 type proxy struct {
 	*testbed.APIProxy // nil: the client is no hub
 	next              http.RoundTripper
@@ -59,17 +49,14 @@ type proxy struct {
 	by                string                 // the hub; empty: the client is no hub
 	process           atomic.Pointer[string] // the process of the hub
 
-	mu       sync.Mutex // guards all below
-	random   *rand.Rand
-	troubles map[*trouble]bool
-	watches  []context.CancelFunc
-	silence  hold // nothing passes
-	pause    hold // of the process
+	mu              sync.Mutex // guards all below
+	troubles        map[*trouble]bool
+	paused, resumed time.Time // the last time that the process was
 }
 
 // newProxy starts a hub's proxy and writes a kubeconfig that leads through it. The caller must close it.
-func newProxy(plane *testbed.ControlPlane, kubeconfig, by string, seed uint64, h *history) (*proxy, error) {
-	p := &proxy{by: by, random: rand.New(rand.NewPCG(seed, 0)), troubles: map[*trouble]bool{}, history: h}
+func newProxy(plane *testbed.ControlPlane, kubeconfig, by string, h *history) (*proxy, error) {
+	p := &proxy{by: by, troubles: map[*trouble]bool{}, history: h}
 	var err error
 	p.APIProxy, err = testbed.NewAPIProxy(plane, kubeconfig, func(direct http.RoundTripper) http.RoundTripper {
 		p.next = direct
@@ -78,8 +65,16 @@ func newProxy(plane *testbed.ControlPlane, kubeconfig, by string, seed uint64, h
 	return p, err
 }
 
-// begin adds a trouble until the caller calls end.
+// begin adds a trouble until the caller calls end. While it is silent, no watch gets an event either.
 func (p *proxy) begin(t trouble) (end func()) {
+	var silent []*testbed.Lag
+	if t.kind == APISilent {
+		silent = slices.Collect(maps.Values(p.Lags))
+	}
+	for _, lag := range silent {
+		lag.Begin()
+	}
+	t.over = make(chan struct{})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.troubles[&t] = true
@@ -87,40 +82,38 @@ func (p *proxy) begin(t trouble) (end func()) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.troubles, &t)
+		close(t.over)
+		for _, lag := range silent {
+			lag.End()
+		}
 	}
 }
 
-// dropWatches cuts all watches, and reports whether there was one.
-func (p *proxy) dropWatches() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	watches := p.watches
-	for _, cancel := range watches {
-		cancel()
-	}
-	p.watches = nil
-	return len(watches) > 0
-}
+// refusals are the answers of APIError and APILeases.
+var refusals = []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusInternalServerError}
 
 var errLost = errors.New("the answer is lost")
 
 // RoundTrip implements http.RoundTripper.
 func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Query().Get("watch") == "true" {
-		return p.watch(r)
+		return p.next.RoundTrip(r)
 	}
 	left := p.left(time.Now())
 	t := p.draw(r)
-	if no, ok := refusals[t.kind]; ok {
-		return refuse(r, no.code, no.reason), nil
-	}
-	if t.kind == APISlow {
-		wait(r.Context(), t.delay)
-	}
-	if t.kind == Crashes && t.phase == before {
+	switch {
+	case t.kind == APIError, t.kind == APILeases:
+		return refuse(r, refusals[rand.IntN(len(refusals))]), nil
+	case t.kind == APISilent:
+		select {
+		case <-t.over:
+		case <-r.Context().Done():
+		}
+		return nil, errLost
+	case t.kind == Crashes && !t.lost:
 		t.reached()
 		<-r.Context().Done()
-		return nil, r.Context().Err()
+		return nil, errLost
 	}
 	response, err := p.send(r, left)
 	if err != nil || t.kind != APIAnswerLost && t.kind != Crashes {
@@ -139,26 +132,15 @@ func (p *proxy) draw(r *http.Request) trouble {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for t := range p.troubles {
-		switch t.kind {
-		case Crashes:
+		switch {
+		case t.kind == Crashes:
 			if t.is(stepOf(r.Method, r.URL.Path)) {
 				delete(p.troubles, t)
 				return *t
 			}
-			continue
-		case APIConflict, APIAnswerLost:
-			if r.Method == http.MethodGet {
-				continue
-			}
-		case APILeases:
-			if !strings.Contains(r.URL.Path, "/leases") {
-				continue
-			}
-		}
-		if p.random.Float64() < t.share {
-			met := *t
-			met.delay = time.Duration(p.random.Float64() * float64(t.delay))
-			return met
+		case t.kind == APILeases && !strings.Contains(r.URL.Path, "/leases"):
+		case rand.Float64() < t.share:
+			return *t
 		}
 	}
 	return trouble{}
@@ -170,79 +152,36 @@ func stepOf(verb, path string) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", strings.ToLower(verb), resource, name, sub))
 }
 
-// watch forwards a watch until it ends or dropWatches cuts it.
-func (p *proxy) watch(r *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(r.Context())
-	p.mu.Lock()
-	p.watches = append(p.watches, cancel)
-	p.mu.Unlock()
-	if resource, _, _ := testbed.APIObject(r.URL.Path); resource == "volumeattachments" && p.history != nil && p.by != "" {
-		p.history.watched(p.by)
-	}
-	return p.next.RoundTrip(r.WithContext(ctx))
-}
+// afterPause is when a process has sent what had passed its fence before a pause, at the latest.
+const afterPause = 100 * time.Millisecond
 
-// Shut lets nothing through from now on.
-func (p *proxy) Shut() {
-	p.holds(&p.silence, true)
-	p.Gate.Shut()
-}
-
-// Open lets everything through again.
-func (p *proxy) Open() {
-	p.holds(&p.silence, false)
-	p.Gate.Open()
-}
-
-// hold is a time in which requests of a hub may be held back, the last of its kind. until is zero while it lasts.
-type hold struct{ from, until time.Time }
-
-// A request that was held back arrives so long after the end of the hold at most. A process that goes on sends at once what
-// had passed its fence.
-const (
-	afterSilence = time.Second
-	afterPause   = 100 * time.Millisecond
-)
-
-// holds begins or ends a hold.
-func (p *proxy) holds(h *hold, begin bool) {
+// pauses notes a pause of the process, or its end.
+func (p *proxy) pauses(begin bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if begin {
-		*h = hold{from: time.Now()}
-	} else {
-		h.until = time.Now()
+	if p.resumed = time.Now(); begin {
+		p.paused, p.resumed = p.resumed, time.Time{}
 	}
 }
 
-// left returns when a request that arrives now left the fence of its process at the earliest: nobody can keep a network from
-// holding a request back, or a process from being paused while it sends one.
+// left returns when a request that arrives now left the fence of its process at the earliest: nobody can keep a process from
+// being paused while it sends a request.
 func (p *proxy) left(now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	left := now
-	for _, h := range []struct {
-		hold
-		after time.Duration
-	}{{p.silence, afterSilence}, {p.pause, afterPause}} {
-		if !h.from.IsZero() && (h.until.IsZero() || now.Sub(h.until) < h.after) && h.from.Before(left) {
-			left = h.from
-		}
+	if !p.paused.IsZero() && (p.resumed.IsZero() || now.Sub(p.resumed) < afterPause) {
+		return p.paused
 	}
-	return left
+	return now
 }
 
 // refuse returns an error of the API server.
-func refuse(r *http.Request, code int, reason metav1.StatusReason) *http.Response {
+func refuse(r *http.Request, code int) *http.Response {
 	if r.Body != nil {
 		r.Body.Close()
 	}
-	text := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"chaos","reason":%q,"code":%d}`, reason, code)
-	header := http.Header{"Content-Type": {"application/json"}}
-	if code == http.StatusTooManyRequests {
-		header.Set("Retry-After", "1")
-	}
-	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(text)), Request: r, ProtoMajor: 1, ProtoMinor: 1}
+	text := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"chaos","code":%d}`, code)
+	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r, ProtoMajor: 1, ProtoMinor: 1}
 }
 
 // wait blocks for a time, or until ctx ends.
@@ -269,23 +208,27 @@ func (p *proxy) send(r *http.Request, left time.Time) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), writeTime)
 	defer cancel()
-	sent, err := readBody(r.Body)
-	if err != nil {
-		return nil, err
-	}
 	out := r.Clone(ctx)
 	out.Header.Del("Accept-Encoding") // the transport unzips what it has asked for itself
-	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(sent)), int64(len(sent))
-	p.describe(&w, sent)
+	if r.Body != nil {
+		sent, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		r.Body.Close()
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(sent)), int64(len(sent))
+		p.describe(&w, sent)
+	}
 	response, err := p.next.RoundTrip(out)
 	var body []byte
 	if err == nil {
-		if body, err = readBody(response.Body); err == nil {
-			w.Code = response.StatusCode
-			response.Body = io.NopCloser(bytes.NewReader(body))
-			if w.Code < 300 {
-				p.result(&w, body)
-			}
+		body, err = io.ReadAll(response.Body)
+		response.Body.Close()
+		response.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	if err == nil {
+		if w.Code = response.StatusCode; w.Code < 300 {
+			p.result(&w, body)
 		}
 	}
 	w.Until = p.history.moment(time.Now())
@@ -343,47 +286,28 @@ func (p *proxy) describe(w *write, body []byte) {
 // result adds what the answer of the API server says.
 func (p *proxy) result(w *write, body []byte) {
 	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-	if err != nil {
+	o, ok := object.(metav1.Object)
+	if err != nil || !ok {
 		return
 	}
-	state := func(resource string, o metav1.Object) {
-		if w.Verb == http.MethodPost {
-			w.Object = resource + "/" + o.GetName()
-		}
-		w.place = placeOf(resource, o.GetName())
-		w.Version, w.UID, w.Deleting = number(o.GetResourceVersion()), string(o.GetUID()), o.GetDeletionTimestamp() != nil
-		w.Gone = w.Deleting && len(o.GetFinalizers()) == 0
-		w.Guarded = slices.Contains(o.GetFinalizers(), attach.Finalizer(w.Driver))
+	w.Version = number(o.GetResourceVersion())
+	if w.Lease != nil {
+		return
 	}
-	switch o := object.(type) {
-	case *storagev1.VolumeAttachment:
-		state("volumeattachments", o)
-		w.Attached = o.Status.Attached
-		w.Node = cmp.Or(o.Annotations[attach.AnnotationNodeID], w.Node)
-	case *corev1.PersistentVolume:
-		state("persistentvolumes", o)
-	case *coordinationv1.Lease:
-		w.Version = number(o.ResourceVersion)
+	if resource, _, _ := strings.Cut(w.Object, "/"); w.Verb == http.MethodPost {
+		w.Object = resource + "/" + o.GetName()
+		w.place = placeOf(resource, o.GetName())
+	}
+	w.UID, w.Deleting = string(o.GetUID()), o.GetDeletionTimestamp() != nil
+	w.Gone = w.Deleting && len(o.GetFinalizers()) == 0
+	w.Guarded = slices.Contains(o.GetFinalizers(), attach.Finalizer(w.Driver))
+	if va, ok := object.(*storagev1.VolumeAttachment); ok {
+		w.Attached = va.Status.Attached
+		w.Node = cmp.Or(va.Annotations[attach.AnnotationNodeID], w.Node)
 	}
 }
 
 func number(resourceVersion string) uint64 {
-	n, err := strconv.ParseUint(resourceVersion, 10, 64)
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.ParseUint(resourceVersion, 10, 64) // 0: not known
 	return n
-}
-
-// readBody reads and closes a body; nil is empty.
-func readBody(body io.ReadCloser) ([]byte, error) {
-	if body == nil {
-		return nil, nil
-	}
-	defer body.Close()
-	data, err := io.ReadAll(body)
-	if err != nil {
-		return nil, fmt.Errorf("read body: %w", err)
-	}
-	return data, nil
 }

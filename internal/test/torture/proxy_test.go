@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -24,12 +25,9 @@ import (
 func recorded(t *testing.T) (kubernetes.Interface, *proxy, *history) {
 	t.Parallel()
 	plane := testbed.Shared(t)
-	h, err := openHistory(t.TempDir() + "/h")
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := newHistory()
 	path := testbed.ShortTempDir(t) + "/kubeconfig"
-	p, err := newProxy(plane, path, "hub0", 1, h)
+	p, err := newProxy(plane, path, "hub0", h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +37,7 @@ func recorded(t *testing.T) (kubernetes.Interface, *proxy, *history) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Timeout = 10 * time.Second
+	config.Timeout, config.QPS = 10*time.Second, -1
 	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
 	return kubernetes.NewForConfigOrDie(config), p, h
 }
@@ -72,7 +70,7 @@ func TestTheWritesOfAnAttachmentAreRecordedWithTheirOutcome(t *testing.T) {
 	}
 	var got []string
 	last := write{}
-	for _, w := range h.take().writes {
+	for _, w := range h.record().writes {
 		if w.By != "hub0" || w.place != (place{Driver: "chaos-d3", Volume: "d3-v0", Node: "id-of-node1"}) || !strings.HasPrefix(w.Object, "volumeattachments/d3-v0-p0.node1") || w.Until < w.At {
 			t.Errorf("recorded %+v", w)
 		}
@@ -119,7 +117,7 @@ func TestTheHolderOfALeaseIsTheProcessThatHasWrittenItsIdentityFirst(t *testing.
 		t.Fatal(err)
 	}
 	var known []write
-	for _, w := range h.take().writes {
+	for _, w := range h.record().writes {
 		if w.known() {
 			known = append(known, w)
 		}
@@ -148,9 +146,9 @@ func TestAProxyMakesTheTroubleThatItIsToldTo(t *testing.T) {
 		done bool
 	}{
 		{trouble{}, ok, true},
-		{trouble{kind: APISlow, share: 1, delay: ms}, ok, true},
-		{trouble{kind: APIConflict, share: 1}, apierrors.IsConflict, false},
-		{trouble{kind: APIError, share: 1}, apierrors.IsInternalError, false},
+		{trouble{kind: APIError, share: 1}, func(err error) bool {
+			return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)
+		}, false},
 		{trouble{kind: APIAnswerLost, share: 1}, lost, true},
 	} {
 		end := p.begin(c.trouble)
@@ -162,33 +160,22 @@ func TestAProxyMakesTheTroubleThatItIsToldTo(t *testing.T) {
 			t.Errorf("%q: written is %v, want %v", c.kind, done, c.done)
 		}
 	}
-	for at, want := range map[phase]bool{before: false, effected: true} {
+	for _, lost := range []bool{false, true} {
 		ctx, kill := context.WithCancel(t.Context())
-		p.begin(trouble{kind: Crashes, phase: at, is: func(step string) bool { return step == "post secrets" }, reached: func() { reached = true; kill() }})
+		p.begin(trouble{kind: Crashes, lost: lost, is: func(step string) bool { return step == "post secrets" }, reached: func() { reached = true; kill() }})
 		_, err := secrets.Create(ctx, secret.DeepCopy(), metav1.CreateOptions{})
-		if done := tried(); err == nil || !reached || done != want {
-			t.Errorf("crash %v: reached %v, got %v, written is %v", at, reached, err, done)
+		if done := tried(); err == nil || !reached || done != lost {
+			t.Errorf("crash, lost %v: reached %v, got %v, written is %v", lost, reached, err, done)
 		}
 	}
-	w, err := secrets.Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
+	silence := p.begin(trouble{kind: APISilent, share: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*ms)
+	defer cancel()
+	if _, err := secrets.Create(ctx, secret.DeepCopy(), metav1.CreateOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("in silence: %v", err)
 	}
-	if !p.dropWatches() {
-		t.Error("there is no watch to drop")
-	}
-	for range w.ResultChan() { // until it has ended
-	}
-	p.Shut()
-	answered := make(chan error, 1)
-	go func() { answered <- create() }()
-	select {
-	case err := <-answered:
-		t.Errorf("answered in silence: %v", err)
-	case <-time.After(100 * ms):
-	}
-	p.Open()
-	if err := <-answered; err != nil || !tried() {
+	silence()
+	if err := create(); err != nil || !tried() {
 		t.Errorf("after the silence: %v", err)
 	}
 }
@@ -197,8 +184,8 @@ func TestAProxyMakesTheTroubleThatItIsToldTo(t *testing.T) {
 // later.
 func TestAWriteRightAfterAPauseCountsFromItsBegin(t *testing.T) {
 	resumed := time.Now()
-	p := &proxy{pause: hold{from: resumed.Add(-time.Minute), until: resumed}}
-	if at := resumed.Add(afterPause / 2); !p.left(at).Equal(p.pause.from) {
+	p := &proxy{paused: resumed.Add(-time.Minute), resumed: resumed}
+	if at := resumed.Add(afterPause / 2); !p.left(at).Equal(p.paused) {
 		t.Errorf("a write right after the pause counts from %v", p.left(at))
 	}
 	if at := resumed.Add(afterPause); !p.left(at).Equal(at) {

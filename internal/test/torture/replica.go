@@ -2,10 +2,13 @@ package torture
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,12 +16,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
-const (
-	// stopGrace is how long a hub may take after SIGTERM to end its calls and release its leases.
-	stopGrace = 30 * time.Second
-	// startTime is how long after its start a hub may end because of a broken drivers.yaml.
-	startTime = 10 * time.Second
-)
+// stopGrace is how long a hub may take after SIGTERM to end its calls and release its leases.
+const stopGrace = 30 * time.Second
 
 // replica is one hub: a name, a proxy, and at most one process at a time.
 type replica struct {
@@ -26,21 +25,15 @@ type replica struct {
 	name  string
 	proxy *proxy
 
-	mu    sync.Mutex // guards all below
-	now   *life      // nil: there is no process
+	mu    sync.Mutex   // guards all below; held while a process starts or ends
+	now   *testbed.Hub // nil: there is no process
 	lives sync.WaitGroup
-}
-
-// life is one process of a hub.
-type life struct {
-	*testbed.Hub
-	meant, killed bool // to end, and by SIGKILL; guarded by mu of the replica
 }
 
 func newReplica(w *world, index int) (*replica, error) {
 	r := &replica{world: w, name: fmt.Sprintf("hub%d", index)}
 	var err error
-	r.proxy, err = newProxy(w.Plane, r.path("kubeconfig"), r.name, w.options.Seed+uint64(index), w.history)
+	r.proxy, err = newProxy(w.Plane, r.path("kubeconfig"), r.name, w.history)
 	return r, err
 }
 
@@ -49,14 +42,11 @@ func (r *replica) path(extension string) string {
 }
 
 // current returns the process; nil: there is none.
-func (r *replica) current() *life {
+func (r *replica) current() *testbed.Hub {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now
 }
-
-// running reports whether there is a process.
-func (r *replica) running() bool { return r.current() != nil }
 
 // start starts a process, if there is none.
 func (r *replica) start(ctx context.Context) error {
@@ -65,123 +55,109 @@ func (r *replica) start(ctx context.Context) error {
 	if r.now != nil {
 		return nil
 	}
-	broken, whole := r.world.config.state()
 	hub, err := r.world.StartHub(ctx, testbed.HubOptions{
-		Name: r.name, Kubeconfig: r.path("kubeconfig"), LogPath: r.path("log"), ShutdownGrace: 3 * time.Second, Verbosity: r.world.load.verbosity,
-		Args: append([]string{"--profiling", "--leader-election-namespace=" + namespace}, r.world.load.hubFlags...),
+		Name: r.name, Kubeconfig: r.path("kubeconfig"), LogPath: r.path("log"), ShutdownGrace: 3 * time.Second, Verbosity: r.world.verbosity,
+		Args: append([]string{"--profiling", "--leader-election-namespace=" + namespace}, r.world.hubFlags...),
 	})
 	if err != nil {
 		return err
 	}
-	l := &life{Hub: hub}
-	r.now = l
+	r.now = hub
 	name := r.world.history.named(r.name, hub.PID())
 	r.proxy.process.Store(&name)
 	r.world.history.add(r.name, "is started, pid %d", hub.PID())
-	began := time.Now()
 	r.lives.Go(func() {
 		<-hub.Done()
-		r.ended(ctx, l, func() bool {
-			now, _ := r.world.config.state()
-			return (!whole || now > broken) && time.Since(began) < startTime && strings.Contains(hub.LastLines(3), "drivers.yaml")
-		})
+		r.mu.Lock()
+		meant := r.now != hub
+		r.mu.Unlock()
+		if !meant {
+			r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it ended by itself, exit code %d:\n%s", hub.ExitCode(), hub.LastLines(20))})
+		}
 	})
 	return nil
 }
 
-// ended handles the end of a process. A process that could not read drivers.yaml is started again when
-// the file is whole. Any other end that no fault has caused is a finding.
-func (r *replica) ended(ctx context.Context, l *life, couldNotRead func() bool) {
-	r.forget(l)
-	r.mu.Lock()
-	meant := l.meant
-	r.mu.Unlock()
-	if meant || ctx.Err() != nil {
-		return
-	}
-	if !couldNotRead() {
-		r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it ended by itself, exit code %d:\n%s", l.ExitCode(), l.LastLines(20))})
-		return
-	}
-	r.world.history.add(r.name, "could not read drivers.yaml and has ended")
-	for _, whole := r.world.config.state(); !whole && ctx.Err() == nil; _, whole = r.world.config.state() {
-		wait(ctx, 100*time.Millisecond)
-	}
-	if err := r.start(ctx); err != nil && ctx.Err() == nil {
-		r.world.fail(err)
-	}
-}
-
-func (r *replica) forget(l *life) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.now == l {
-		r.now = nil
-	}
-}
-
-// take returns the process and notes that it is meant to end; nil: there is none.
-func (r *replica) take(killed bool) *life {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.now != nil {
-		r.now.meant, r.now.killed = true, r.now.killed || killed
-	}
-	return r.now
-}
-
 // kill kills the process. It reports whether there was one.
 func (r *replica) kill() bool {
-	l := r.take(true)
-	if l == nil {
-		return false
-	}
-	r.world.history.add(r.name, "is killed")
-	l.Kill()
-	r.forget(l)
-	return true
+	return r.end("is killed", func(hub *testbed.Hub) { hub.Kill() })
 }
 
-// stop sends SIGTERM to the process and blocks until it has ended; another goroutine may kill it
-// meanwhile. It reports whether there was one.
+// stop sends SIGTERM to the process and blocks until it has ended. It reports whether there was one.
 func (r *replica) stop(ctx context.Context) bool {
-	l := r.take(false)
-	if l == nil {
+	return r.end("is asked to end", func(hub *testbed.Hub) {
+		err := hub.Stop(ctx, stopGrace)
+		// Before it has logged anything a process does not handle signals.
+		log, _ := os.ReadFile(r.path("log"))
+		if err != nil && ctx.Err() == nil && bytes.Contains(log, fmt.Appendf(nil, " %d ", hub.PID())) {
+			r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it did not end as it should after SIGTERM: %v", err)})
+		}
+	})
+}
+
+// end ends the process. It reports whether there was one.
+func (r *replica) end(what string, end func(*testbed.Hub)) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	hub := r.now
+	if r.now = nil; hub == nil {
 		return false
 	}
-	r.world.history.add(r.name, "is asked to end")
-	err := l.Stop(ctx, stopGrace)
-	r.mu.Lock()
-	killed := l.killed
-	r.mu.Unlock()
-	// Before it has logged anything a process does not handle signals.
-	log, missing := os.ReadFile(r.path("log"))
-	if begun := missing != nil || bytes.Contains(log, fmt.Appendf(nil, " %d ", l.PID())); err != nil && ctx.Err() == nil && !killed && begun {
-		r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it did not end as it should after SIGTERM: %v", err)})
-	}
+	r.world.history.add(r.name, "%s", what)
+	end(hub)
 	r.world.history.add(r.name, "has ended")
-	r.forget(l)
 	return true
 }
 
 // signal pauses the process, if there is one, or lets it go on.
-func (r *replica) signal(what string, pause bool) (bool, error) {
+func (r *replica) signal(pause bool) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.now == nil {
 		return false, nil
 	}
-	r.world.history.add(r.name, "%s", what)
-	r.proxy.holds(&r.proxy.pause, pause)
+	r.proxy.pauses(pause)
 	if pause {
+		r.world.history.add(r.name, "is paused")
 		return true, r.now.Pause()
 	}
+	r.world.history.add(r.name, "goes on")
 	return true, r.now.Resume()
 }
 
-func (r *replica) pause(what string) (bool, error) { return r.signal(what, true) }
+// settings of one driver in drivers.yaml.
+type settings struct{ mode, others string } // others in flow style
 
-func (r *replica) resume() error {
-	_, err := r.signal("goes on", false)
-	return err
+// driversFile is the drivers.yaml of all hubs.
+type driversFile struct {
+	path    string
+	drivers []*testbed.Driver
+
+	mu       sync.Mutex // guards all below, and the file
+	defaults string
+	settings []settings // by driver
+	instead  string     // content of the file; empty: the drivers
+}
+
+// reset makes the file what it is while nothing is wrong.
+func (f *driversFile) reset(l load) {
+	f.defaults, f.instead, f.settings = l.defaults, "", nil
+	for i := range f.drivers {
+		f.settings = append(f.settings, l.settings(i))
+	}
+}
+
+// change changes the file, by a rename, as Kubernetes does.
+func (f *driversFile) change(change func(*driversFile)) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+	content := cmp.Or(f.instead, testbed.Config(f.drivers, f.defaults, func(d *testbed.Driver) string {
+		s := f.settings[slices.Index(f.drivers, d)]
+		return strings.TrimSuffix("mode: "+s.mode+", "+s.others, ", ")
+	}))
+	if err := errors.Join(os.WriteFile(f.path+".new", []byte(content), 0o600), os.Rename(f.path+".new", f.path)); err != nil {
+		return fmt.Errorf("write drivers.yaml: %w", err)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -24,11 +25,11 @@ func options(t *testing.T, race bool) Options {
 			t.Fatal(err)
 		}
 	}
-	return Options{Seed: 429, Hub: hub, Dir: testbed.ShortTempDir(t), Drivers: 2}
+	return Options{Seed: 403, Hub: hub, Dir: testbed.ShortTempDir(t), Drivers: 2, Out: io.Discard}
 }
 
-// The long form is `make chaos SEED=429 FAULTS=1000`. In the short one this seed stops the API server,
-// kills a hub, has a hostile driver and both takeovers.
+// The long form is `make chaos SEED=403 FAULTS=1000`. In the short one this seed stops the API server,
+// kills and pauses a hub, also at the end of its leases.
 func TestAFewDozenFaultsLoseNothing(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
@@ -42,7 +43,7 @@ func TestAFewDozenFaultsLoseNothing(t *testing.T) {
 	if !report.Held() {
 		t.Errorf("%d things do not hold", len(report.Findings))
 	}
-	for _, kind := range []Kind{APIStop, HubKill, HubPause, DriverHostile, TakeoverStale, TakeoverPaused} {
+	for _, kind := range []Kind{APIStop, APISilent, HubKill, HubPause, HubPausedLate} {
 		if report.Counts[kind] == 0 {
 			t.Errorf("no %s: choose another seed", kind)
 		}
@@ -66,9 +67,7 @@ func TestCrashAtEachWriteAndCallLosesNothingAndRepeatsNoRecordedCall(t *testing.
 			t.Fatalf("%v\n%s", err, strings.Join(outcome.History, "\n"))
 		}
 	}
-	crashes, outcome, err := Points(t.Context(), options(t, false))
-	report(outcome, err)
-	lags := Lags()
+	crashes, lags := Points(), Lags
 	switch only := os.Getenv("CRASHES"); only {
 	case "all":
 	case "":
@@ -79,33 +78,10 @@ func TestCrashAtEachWriteAndCallLosesNothingAndRepeatsNoRecordedCall(t *testing.
 	for _, lag := range lags {
 		began := time.Now()
 		outcome, err := RunCrashes(t.Context(), options(t, false), crashes, lag)
-		t.Logf("%d crashes, %s, in %v, missed %q", len(crashes), lag, time.Since(began).Round(time.Second), outcome.Missed)
+		t.Logf("%d crashes, lag %+v, in %v, missed %q", len(crashes), lag, time.Since(began).Round(time.Second), outcome.Missed)
 		report(outcome, err)
 		if len(outcome.Missed) > len(crashes)/10 {
 			t.Errorf("%d of %d crashes miss their points", len(outcome.Missed), len(crashes))
-		}
-	}
-}
-
-func TestASoakGivesSamplesAndAVerdict(t *testing.T) {
-	t.Parallel()
-	r, err := Soak(t.Context(), SoakOptions{Options: options(t, false), Duration: 10 * time.Second, Every: 500 * ms, Volumes: 5, Latency: 100 * ms})
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, last := r.Samples[0], r.Samples[len(r.Samples)-1]
-	if len(r.Samples) < leastSamples || last.At < 10*time.Second || last.Attached <= first.Attached || last.Detached == 0 {
-		t.Errorf("%d samples, the first %+v, the last %+v: want some of a run of 10 s with attaches and detaches", len(r.Samples), first, last)
-	}
-	for _, s := range r.Samples {
-		if s.Goroutines == 0 || s.RSS == 0 || s.Heap == 0 || s.Descriptors == 0 {
-			t.Fatalf("sample %+v: want no zeros", s)
-		}
-	}
-	text := r.Text()
-	for _, q := range quantities {
-		if !strings.Contains(text, q.Name) {
-			t.Errorf("%s is not in the report:\n%s", q.Name, text)
 		}
 	}
 }

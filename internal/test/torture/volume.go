@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -9,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
@@ -53,44 +53,18 @@ func (v *volume) object() testbed.PersistentVolume {
 	return pv
 }
 
-// create makes the PersistentVolume unless it exists.
-func (v *volume) create(ctx context.Context) error {
-	return v.world.Cluster.Ensure(ctx, v.object())
-}
-
 // remove deletes the PersistentVolume and blocks until it is gone. No pod may use it.
 func (v *volume) remove(ctx context.Context) error {
 	client := v.world.client.CoreV1().PersistentVolumes()
-	var was types.UID
 	// A watch may be a minute behind after an outage of the API server, so this asks the server.
 	return testbed.Insist(ctx, "remove "+v.object().String(), func(ctx context.Context) error {
 		pv, err := client.Get(ctx, v.name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || err == nil && was != "" && pv.UID != was {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if was = pv.UID; pv.DeletionTimestamp == nil {
-			if err := client.Delete(ctx, v.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &was}}); err != nil {
-				return err
-			}
-		}
-		return fmt.Errorf("it is still there, with finalizers %v", pv.Finalizers)
-	})
-}
-
-// vanish deletes the PersistentVolume and removes its finalizers.
-func (v *volume) vanish(ctx context.Context) error {
-	v.world.history.add(v.name, "PersistentVolume vanishes")
-	client := v.world.client.CoreV1().PersistentVolumes()
-	return testbed.Insist(ctx, "take away "+v.object().String(), func(ctx context.Context) error {
-		err := client.Delete(ctx, v.name, metav1.DeleteOptions{})
-		if err == nil {
-			_, err = client.Patch(ctx, v.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-		}
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return err
+		if err == nil && pv.DeletionTimestamp == nil {
+			err = client.Delete(ctx, v.name, metav1.DeleteOptions{})
+		}
+		return cmp.Or(err, fmt.Errorf("it is still there, with finalizers %v", pv.Finalizers))
 	})
 }

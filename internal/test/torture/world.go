@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,35 +32,12 @@ const (
 
 // Options of a run.
 type Options struct {
-	Seed    uint64    // fixes the plan: which faults begin in which order, and where. The timing of processes still varies.
-	Faults  int       // the least number; only chaos has them
-	Hub     string    // binary of cmd/csi-attach-hub
-	Dir     string    // an existing folder for sockets, state and logs, with a short path; the caller removes it
-	Drivers int       // 0 means 4
-	History string    // file that gets the history, one event a line; empty means history in Dir
-	Out     io.Writer // gets progress lines; nil: none
-	// QuietWithin bounds the time from the end of a stretch until the audit finds nothing; 0 means 90 s.
-	QuietWithin time.Duration
-}
-
-// filled returns the options with their defaults.
-func (o Options) filled() (Options, error) {
-	if o.Hub == "" || o.Dir == "" {
-		return o, errors.New("torture: Hub and Dir must be set")
-	}
-	if o.Drivers == 0 {
-		o.Drivers = 4
-	}
-	if o.QuietWithin == 0 {
-		o.QuietWithin = 90 * time.Second
-	}
-	if o.History == "" {
-		o.History = filepath.Join(o.Dir, "history")
-	}
-	if o.Out == nil {
-		o.Out = io.Discard
-	}
-	return o, nil
+	Seed    uint64 // fixes the plan: which faults begin in which order, and where. The timing of processes still varies.
+	Faults  int    // the least number; only chaos has them
+	Hub     string // binary of cmd/csi-attach-hub
+	Dir     string // an existing folder for sockets, state, logs and the history, with a short path; the caller removes it
+	Drivers int
+	Out     io.Writer // gets progress lines
 }
 
 // load says what pods ask for, and how hubs and drivers are set up while nothing is wrong.
@@ -72,51 +48,46 @@ type load struct {
 	defaults  string          // in drivers.yaml
 	settings  func(driver int) settings
 	hubFlags  []string
-	verbosity int  // of the hubs' logs
-	history   bool // keep a history: memory grows with the run
-	early     int  // one of so many moves deletes its VolumeAttachment at once; 0: none
+	verbosity int      // of the hubs' logs
+	history   *history // nil: none; memory grows with it
+	early     int      // one of so many moves deletes its VolumeAttachment at once; 0: none
 }
+
+// sorts are the sorts of volumes.
+var sorts = []volume{{}, {}, {}, {block: true}, {secret: true}, {inline: true}, {shared: true}}
 
 // world is a testbed.World with hubs behind proxies, pods that use volumes, and a history.
 type world struct {
 	*testbed.World // nil if its start has failed
 	options        Options
-	load           load
-	history        *history
-	tail           record               // what the next check of the history builds on
-	client         kubernetes.Interface // not behind a proxy
-	config         *driversFile
-	hubs           []*replica
-	pods           []*pod
-	podByName      map[string]*pod
-	all            []*volume
-	volumes        *testbed.Watcher[*corev1.PersistentVolume]
+	load
+	client  kubernetes.Interface // not behind a proxy
+	config  *driversFile
+	hubs    []*replica
+	pods    []*pod
+	all     []*volume
+	volumes *testbed.Watcher[*corev1.PersistentVolume]
 
-	hasty   atomic.Bool   // VolumeAttachments may go without their finalizer
-	still   atomic.Bool   // pods begin no move during a takeover
-	resting atomic.Bool   // pods stay where they are
-	changed chan struct{} // wakes awaitQuiet
+	hasty   atomic.Bool // VolumeAttachments may go without their finalizer
+	resting atomic.Bool // pods stay where they are
+	stopped sync.Mutex  // held while the API server is stopped
 	running sync.WaitGroup
 	end     context.CancelFunc // ends the goroutines in running
 
-	mu       sync.Mutex        // guards all below
-	nodeIDs  map[string]string // those that are not testbed.NodeID, by node
+	mu       sync.Mutex // guards all below
 	findings []Finding
 	err      error // why the run itself cannot go on
 }
 
 // within starts a world, acts in it, and stops it.
 func within(ctx context.Context, o Options, l load, act func(context.Context, *world) error) error {
-	o, err := o.filled()
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
-	w := &world{options: o, load: l, changed: make(chan struct{}, 1), podByName: map[string]*pod{}, nodeIDs: map[string]string{}}
+	w := &world{options: o, load: l}
 	w.resting.Store(true)
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
 	w.end = end
-	if err = w.start(ctx, background); err == nil {
+	err := w.start(ctx, background)
+	if err == nil {
 		err = act(ctx, w)
 	}
 	cancel()
@@ -127,14 +98,9 @@ func within(ctx context.Context, o Options, l load, act func(context.Context, *w
 
 // start starts everything.
 func (w *world) start(ctx, background context.Context) (err error) {
-	if w.load.history {
-		if w.history, err = openHistory(w.options.History); err != nil {
-			return err
-		}
-	}
 	o := testbed.WorldOptions{
 		Dir: w.options.Dir, Hub: w.options.Hub, ControlPlane: testbed.ControlPlaneOptions{Log: w.options.Out},
-		Latency: w.load.latency, OnAttachment: w.saw,
+		Latency: w.latency, OnAttachment: w.saw,
 	}
 	for i := range nodeCount {
 		o.Nodes = append(o.Nodes, fmt.Sprintf("node%d", i))
@@ -156,7 +122,7 @@ func (w *world) start(ctx, background context.Context) (err error) {
 		return err
 	}
 	w.Cluster = testbed.NewCluster(w.client)
-	if w.volumes, err = testbed.WatchPersistentVolumes(ctx, w.client, func(_, _ *corev1.PersistentVolume) { w.wake() }); err != nil {
+	if w.volumes, err = testbed.WatchPersistentVolumes(ctx, w.client, nil); err != nil {
 		return err
 	}
 	var objects []testbed.Object
@@ -169,11 +135,8 @@ func (w *world) start(ctx, background context.Context) (err error) {
 	if err := w.Cluster.Create(ctx, objects...); err != nil {
 		return err
 	}
-	w.config = &driversFile{path: w.ConfigPath(), drivers: w.Drivers, defaults: w.load.defaults, settings: make([]settings, len(w.Drivers)), whole: true}
-	for i := range w.Drivers {
-		w.config.settings[i] = w.load.settings(i)
-	}
-	if err := w.config.write(); err != nil {
+	w.config = &driversFile{path: w.ConfigPath(), drivers: w.Drivers}
+	if err := w.config.change(func(c *driversFile) { c.reset(w.load) }); err != nil {
 		return err
 	}
 	for i := range hubCount {
@@ -186,11 +149,6 @@ func (w *world) start(ctx, background context.Context) (err error) {
 	if err := w.hubs[0].start(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
-	for _, d := range w.Drivers {
-		w.running.Go(func() {
-			_ = d.Backend.Wait(background, func(fakecsi.Books) bool { w.wake(); return false }) // ends with the context
-		})
-	}
 	for _, p := range w.pods {
 		w.running.Go(func() { p.run(background) })
 	}
@@ -200,8 +158,8 @@ func (w *world) start(ctx, background context.Context) (err error) {
 // addVolumes adds a driver's volumes and their pods. A shared volume gets one pod on each node, so that there are
 // calls for it on many nodes at once.
 func (w *world) addVolumes(driver int, nodes []string) {
-	for i := range w.load.sorts {
-		sort := &w.load.sorts[i]
+	for i := range w.sorts {
+		sort := &w.sorts[i]
 		v := &volume{world: w, driver: driver, name: fmt.Sprintf("d%d-v%d", driver, i), inline: sort.inline, block: sort.block, shared: sort.shared, secret: sort.secret}
 		w.all = append(w.all, v)
 		parts := [][]string{nodes}
@@ -210,8 +168,8 @@ func (w *world) addVolumes(driver int, nodes []string) {
 		}
 		for i, part := range parts {
 			p := &pod{world: w, name: fmt.Sprintf("%s-p%d", v.name, i), volume: v, nodes: part,
-				random: rand.New(rand.NewPCG(w.options.Seed, uint64(len(w.pods)))), orders: make(chan Kind, 1), changed: make(chan struct{}, 1)}
-			w.pods, w.podByName[p.name] = append(w.pods, p), p
+				random: rand.New(rand.NewPCG(w.options.Seed, uint64(len(w.pods)))), orders: make(chan Kind, 1)}
+			w.pods = append(w.pods, p)
 		}
 	}
 }
@@ -222,23 +180,11 @@ func (w *world) persistent() []*volume {
 }
 
 // saw handles every change of a VolumeAttachment.
-func (w *world) saw(was, now *storagev1.VolumeAttachment) {
-	va := now
-	if va == nil {
-		va = was
+func (w *world) saw(_, va *storagev1.VolumeAttachment) {
+	if va != nil && va.Status.AttachError != nil {
+		w.history.add(placeOf("volumeattachments", va.Name).Volume, "VolumeAttachment %s has the error %s", va.Name, va.Status.AttachError.Message)
 	}
-	name, _, _ := strings.Cut(va.Name, ".")
-	if p := w.podByName[name]; p != nil {
-		if e := va.Status.AttachError; e != nil {
-			w.history.add(p.volume.name, "VolumeAttachment %s has the error %s", va.Name, e.Message)
-		}
-		p.nudge()
-	}
-	w.wake()
 }
-
-// wake lets awaitQuiet look again.
-func (w *world) wake() { signal(w.changed) }
 
 // find adds a finding.
 func (w *world) find(f Finding) {
@@ -246,7 +192,6 @@ func (w *world) find(f Finding) {
 	w.findings = append(w.findings, f)
 	w.mu.Unlock()
 	w.history.add(f.About, "DOES NOT HOLD: %s", f.Text)
-	w.wake()
 }
 
 // fail notes why the run itself cannot go on.
@@ -254,7 +199,6 @@ func (w *world) fail(err error) {
 	w.mu.Lock()
 	w.err = errors.Join(w.err, err)
 	w.mu.Unlock()
-	w.wake()
 }
 
 // found returns what find and fail have got so far.
@@ -280,5 +224,5 @@ func (w *world) close(ctx context.Context) error {
 	if w.World != nil {
 		err = w.Stop(ctx)
 	}
-	return errors.Join(err, w.history.close())
+	return errors.Join(err, w.history.save(filepath.Join(w.options.Dir, "history")))
 }

@@ -3,6 +3,8 @@ package torture
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,12 +13,12 @@ import (
 
 // heapOver makes samples of a run of 20 minutes, one every five seconds, with so much heap,
 // in MiB, after so many minutes.
-func heapOver(heap func(minutes float64) float64) []Sample {
-	var samples []Sample
+func heapOver(heap func(minutes float64) float64) *SoakReport {
+	r := &SoakReport{}
 	for at := time.Duration(0); at <= 20*time.Minute; at += 5 * time.Second {
-		samples = append(samples, Sample{At: at, Vitals: testbed.Vitals{Heap: int64(heap(at.Minutes()) * mebibyte)}})
+		r.samples = append(r.samples, testbed.Vitals{Heap: int64(heap(at.Minutes()) * mebibyte)})
 	}
-	return samples
+	return r
 }
 
 func TestGrowthIsToldFromNoise(t *testing.T) {
@@ -51,35 +53,34 @@ func TestGrowthIsToldFromNoise(t *testing.T) {
 		}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for _, f := range Judge(heapOver(test.heap)) {
-				if want := test.grew && f.Name == "heap after GC"; f.Grew != want {
-					t.Errorf("%s grew: %v, want %v: level %.2f, rise %.2f, allowed %.2f", f.Name, f.Grew, want, f.Level, f.Rise, f.Allowed)
-				}
+			r := heapOver(test.heap)
+			if r.judge(); (len(r.Grew) > 0) != test.grew || test.grew && !slices.Equal(r.Grew, []string{"heap after GC"}) {
+				t.Errorf("grew: %q, want %v\n%s", r.Grew, test.grew, r.Text)
 			}
 		})
 	}
 }
 
-func TestTrendOfMorePointsThanItIsMadeOfIsTheSame(t *testing.T) {
-	var points []Point
-	for i := range 10_000 {
-		points = append(points, Point{time.Duration(i) * time.Second, 100 + float64(i)/100})
+func TestASoakGivesSamplesAndAVerdict(t *testing.T) {
+	t.Parallel()
+	o := options(t, false)
+	o.Drivers = 1
+	r, err := Soak(t.Context(), o, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
 	}
-	got := trendOf(points)
-	if math.Abs(got.Slope-0.01) > 1e-6 || math.Abs(got.Rise-100) > 1 {
-		t.Errorf("got %+v, want a slope of 0.01 and a rise of 100", got)
+	first, last := r.samples[0], r.samples[len(r.samples)-1]
+	if len(r.samples) < leastSamples || last.Attached <= first.Attached || last.Detached == 0 {
+		t.Errorf("%d samples, the first %+v, the last %+v: want some with attaches and detaches", len(r.samples), first, last)
 	}
-}
-
-func TestRatesAreThoseBetweenTwoSamples(t *testing.T) {
-	samples := []Sample{
-		{At: 0, Vitals: testbed.Vitals{Attached: 100, Detached: 90, Failed: 5, CPU: time.Second}},
-		{At: 2 * time.Second, Vitals: testbed.Vitals{Attached: 110, Detached: 100, Failed: 6, CPU: 2 * time.Second}},
+	for _, v := range r.samples {
+		if v.Goroutines == 0 || v.RSS == 0 || v.Heap == 0 || v.Descriptors == 0 {
+			t.Fatalf("sample %+v: want no zeros", v)
+		}
 	}
-	want := map[string]float64{"operations": 10, "failed tries": 0.5, "processors in use": 0.5}
 	for _, q := range quantities {
-		if value, ok := want[q.Name]; ok && q.points(samples)[0].Value != value {
-			t.Errorf("%s: %v, want %v", q.Name, q.points(samples)[0].Value, value)
+		if !strings.Contains(r.Text, q.name) {
+			t.Errorf("%s is not in the report:\n%s", q.name, r.Text)
 		}
 	}
 }
