@@ -2,14 +2,17 @@ package attach
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/fakekube"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 func modes(modes ...corev1.PersistentVolumeAccessMode) func(*corev1.PersistentVolume) {
@@ -98,31 +101,32 @@ func TestCallRunsBesideOtherNodesOnlyIfTheModeIsSoNowAndAsPublished(t *testing.T
 }
 
 func TestFinalizerOfAVolumeIsWrittenOnceForAttachesAtTheSameTime(t *testing.T) {
-	s := newScene(t)
-	plan := s.plan(attaching)
-	plan.AttachmentFinalizer = nil
-	s.FinalizerWrites = &singleflight.Group{}
-	begun, others := make(chan struct{}), sync.WaitGroup{}
-	s.Limit = func(context.Context) error {
-		close(begun) // once
-		time.Sleep(50 * time.Millisecond)
-		return nil
-	}
-	s.heard()
-	for i := range 3 {
-		if i > 0 {
-			<-begun
+	synctest.Test(t, func(t *testing.T) {
+		api := fakekube.New()
+		s := &scene{t: t, kube: api.Client(), name: "v"}
+		if err := testbed.NewCluster(s.kube).Create(t.Context(), testbed.PersistentVolume{Name: s.name, Driver: driverName},
+			testbed.VolumeAttachment{Name: s.name, Driver: driverName, Node: "node-1", PersistentVolume: s.name}); err != nil {
+			t.Fatal(err)
 		}
-		others.Go(func() {
-			if err := s.AddFinalizers(t.Context(), plan); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	others.Wait()
-	if said := s.heard(); len(said) != 1 || !strings.Contains(said[0], "persistentvolumes") {
-		t.Errorf("requests %q, want one for the PersistentVolume", said)
-	}
+		w := Writer{Kube: s.kube, Written: s, FinalizerWrites: &singleflight.Group{}, Fence: func(context.Context) error { return nil }, Limit: func(context.Context) error {
+			time.Sleep(time.Second) // until the others wait for this write
+			return nil
+		}}
+		plan := s.plan(attaching)
+		plan.AttachmentFinalizer = nil
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if err := w.AddFinalizers(t.Context(), plan); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := api.Count("patch", "persistentvolumes"); n != 1 {
+			t.Errorf("the PersistentVolume was written %d times, want once", n)
+		}
+	})
 }
 
 func TestVolumeIsInUseByEachNameThatAKubeletGivesIt(t *testing.T) {

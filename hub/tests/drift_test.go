@@ -2,93 +2,63 @@ package tests
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// drifting makes a driver whose volumes are compared with its list all the time.
-func (w *world) drifting(action registry.DriftAction) (string, *fakecsi.Backend) {
-	driver, backend := w.driver("d", fakecsi.Options{})
-	w.set(driver, func(s *registry.Settings) { s.Drift.Interval, s.Drift.Action = 50*time.Millisecond, action })
-	return driver, backend
-}
-
-// waitListings waits until the driver has been asked for its list so many times more.
-func (w *world) waitListings(b *fakecsi.Backend, n int) {
-	w.t.Helper()
-	n += b.Books().Methods[fakecsi.ListVolumes].Begun
-	w.waitBooks(b, "the volumes are listed", func(b fakecsi.Books) bool { return b.Methods[fakecsi.ListVolumes].Ended >= n })
-}
-
-func publishes(b *fakecsi.Backend) int {
-	return b.Books().Methods[fakecsi.ControllerPublishVolume].Begun
-}
-
 func TestDriftIsConfirmedBeforeItIsActedOn(t *testing.T) {
 	w := newWorld(t)
-	driver, backend := w.drifting(registry.DriftReattach)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	w.set(driver, func(s *registry.Settings) {
+		s.Drift.Interval, s.Drift.Action = 50*time.Millisecond, registry.DriftReattach
+	})
 	va := w.volume("v", driver, w.node("n", driver))
+	listings := func() int { return backend.Books().Methods[fakecsi.ListVolumes].Begun }
+	wait := func(more int) {
+		t.Helper()
+		n := listings() + more
+		w.waitBooks(backend, "the volumes are listed", func(b fakecsi.Books) bool { return b.Methods[fakecsi.ListVolumes].Ended >= n })
+	}
 	w.start()
 	w.create(va)
-	w.waitForOne(va.Name, "attached", isAttached)
-	w.waitListings(backend, 2)
-	listed := backend.Books().Methods[fakecsi.ListVolumes].Begun
+	w.waitAttached(va)
+	wait(2)
+	before := listings()
 	w.turn(backend, fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: "v"}}})
 	w.waitBooks(backend, "the volume is attached again", func(b fakecsi.Books) bool { return b.IsAttached("v", "id-n") })
-	if got := backend.Books().Methods[fakecsi.ListVolumes].Begun - listed; got < 2 {
+	if got := listings() - before; got < 2 {
 		t.Errorf("acted on after %d listings, want 2", got)
 	}
-	w.waitListings(backend, 4)
-	if got := publishes(backend); got != 2 {
+	wait(4)
+	if got := backend.Books().Methods[publish].Begun; got != 2 {
 		t.Errorf("%d publishes, want 2: one to attach, one to repair", got)
 	}
 }
 
 func TestDriftIsOnlyReportedWhenAskedTo(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.drifting(registry.DriftReport)
-	va := w.volume("v", driver, w.node("n", driver))
-	w.start()
-	w.create(va)
-	w.waitForOne(va.Name, "attached", isAttached)
-	w.turn(backend, fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: "v"}}})
-	w.waitListings(backend, 5)
-	if got := publishes(backend); got != 1 {
-		t.Errorf("%d publishes, want 1: nothing is to be repaired", got)
-	}
-}
-
-// It was lost, and attached again by a call that failed afterwards, for a process that ended then.
-func TestErrorOfAVolumeThatIsListedAsAttachedGoes(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.drifting(registry.DriftReattach)
-	va := w.volume("v", driver, w.node("n", driver))
-	stop := w.start()
-	w.create(va)
-	w.waitForOne(va.Name, "attached", isAttached)
-	stop()
-	patch := []byte(`{"status":{"attachError":{"time":"2026-01-01T00:00:00Z","message":"lost"}}}`)
-	if _, err := w.plane.Clientset().StorageV1().VolumeAttachments().Patch(w.ctx, va.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		t.Fatal(err)
-	}
-	w.start()
-	got := w.waitForOne(va.Name, "without an error", func(va *storagev1.VolumeAttachment) bool { return va.Status.AttachError == nil })
-	if !got.Status.Attached || publishes(backend) != 1 {
-		t.Errorf("attached %v after %d publishes, want it left as it is", got.Status.Attached, publishes(backend))
-	}
+	inVirtualTime(t, func(v *virtual) {
+		v.driver.Drift.Action = registry.DriftReport
+		v.start()
+		v.attached()
+		v.lose("v")
+		v.pass(time.Hour)
+		v.wantPublishes("nothing is to be repaired", 1)
+		if events := v.eventsWith("DriftDetected"); len(events) != 1 || v.metric("attach_hub_drift_total") != 1 {
+			t.Errorf("Events %q, counted %v", events, v.metric("attach_hub_drift_total"))
+		}
+	})
 }
 
 // The answers to listings are made, and then held back until something has changed: first the volume that they do not have
-// is attached, then its VolumeAttachment changes, twice.
+// is attached, then its VolumeAttachment changes, twice; or it is being detached.
 func TestDriftLeavesWhatChangedMeanwhileAlone(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		listing := func(n int) { // waits until it is in flight
@@ -103,64 +73,44 @@ func TestDriftLeavesWhatChangedMeanwhileAlone(t *testing.T) {
 		}
 		held := fakecsi.Knobs{ReleaseAll: true, Hang: []fakecsi.Hang{{Method: fakecsi.ListVolumes, AfterEffect: true}}}
 		v.turn(held)
-		v.register("n", "id-n")
-		v.volume("v")
+		v.withNode("v")
 		v.start()
 		listing(1)
-		va := v.attachment("v", "n")
-		v.create(va)
-		v.pass(time.Second)
+		va := v.attach("v")[0]
 		held.LoseAttachments = []fakecsi.VolumeNode{{Volume: "v"}}
 		for n := 2; n <= 3; n++ {
 			v.turn(held)
 			held.LoseAttachments = nil
 			listing(n)
-			patch := fmt.Appendf(nil, `[{"op":"add","path":"/metadata/annotations/touched","value":"%d"}]`, n)
-			if _, err := v.kube.StorageV1().VolumeAttachments().Patch(t.Context(), va.Name, types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			v.update(va.Name, func(va *storagev1.VolumeAttachment) { va.Annotations["touched"] = fmt.Sprint(n) })
 			v.pass(time.Second)
 		}
 		v.turn(held)
 		listing(4)
-		if got := publishes(v.backend); got != 1 {
-			t.Errorf("%d publishes, want 1", got)
-		}
-		v.turn(fakecsi.Knobs{ReleaseAll: true})
+		v.wantPublishes("it has changed", 1)
+		v.turn(healed)
 		v.pass(10 * time.Minute)
-		if got := publishes(v.backend); got != 2 {
-			t.Errorf("%d publishes when nothing changes any more, want 2", got)
-		}
+		v.wantPublishes("nothing changes any more", 2)
+		v.turn(hanging(unpublish))
+		v.delete(va)
+		v.pass(time.Second)
+		v.lose("v")
+		v.pass(100 * time.Second)
+		v.turn(healed)
+		v.pass(time.Minute)
+		v.wantGone(va.Name)
+		v.wantPublishes("it was lost while it is deleted", 2)
 	})
-}
-
-func TestVolumeThatIsLostWhileItIsDeletedIsNotAttachedAgain(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.drifting(registry.DriftReattach)
-	va := w.volume("v", driver, w.node("n", driver))
-	w.start()
-	w.create(va)
-	w.waitForOne(va.Name, "attached", isAttached)
-	w.turn(backend, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerUnpublishVolume}}})
-	w.delete(va)
-	w.waitBooks(backend, "unpublish is called", func(b fakecsi.Books) bool { return b.AttachInFlight.Now == 1 })
-	w.turn(backend, fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: "v"}}})
-	w.waitListings(backend, 3)
-	w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
-	w.waitNoneLeft()
-	if got := publishes(backend); got != 1 {
-		t.Errorf("%d publishes, want 1", got)
-	}
 }
 
 // Drift is found by nothing else.
 func TestListingsThatFailAreLoggedAtMostEveryTenMinutes(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.start()
-		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ListVolumes, Code: codes.Internal, Message: "no list"}}})
+		v.turn(failing(fakecsi.ListVolumes, codes.Internal))
 		lines := func() int { return strings.Count(v.log.String(), "ListVolumes failed") }
 		v.pass(time.Hour)
-		first, listings := lines(), v.backend.Books().Methods[fakecsi.ListVolumes].Ended
+		first, listings := lines(), v.ended(fakecsi.ListVolumes)
 		if first != 3 || listings != 5 {
 			t.Errorf("%d lines of %d listings in an hour, want 3 of 5: the first, after 14m and after 30m:\n%s", first, listings, v.log.String())
 		}
@@ -168,5 +118,89 @@ func TestListingsThatFailAreLoggedAtMostEveryTenMinutes(t *testing.T) {
 		if n := lines() - first; n != 10 {
 			t.Errorf("%d lines in ten hours more, want one each hour", n)
 		}
+	})
+}
+
+// wantPublishes checks how many publishes have begun.
+func (v *virtual) wantPublishes(when string, want int) {
+	v.t.Helper()
+	if n := v.begun(publish); n != want {
+		v.t.Errorf("%s: %d publishes, want %d", when, n, want)
+	}
+}
+
+// The storage has lost a volume, the repair fails, and then the volume is there again: it was published at every retry.
+func TestRepairEndsWhenTheDriverListsTheVolumeAgain(t *testing.T) {
+	eachInVirtualTime(t, map[string]bool{"at once": false, "after a restart": true}, func(v *virtual, restart bool) {
+		stop := v.start()
+		va := v.attached()
+		v.turn(failing(publish, codes.Internal))
+		v.lose("v")
+		v.pass(5 * time.Minute)
+		v.wantAttachError(va.Name, "Internal")
+		if restart {
+			stop()
+		}
+		v.attachByHand("v", "id-n")
+		if restart {
+			v.start()
+		}
+		v.pass(5 * time.Minute)
+		calls := v.begun(publish)
+		v.pass(time.Hour)
+		v.wantPublishes("the driver lists it where it should be", calls)
+		v.wantAttached(va.Name)
+	})
+}
+
+func TestContextOfARepairIsWrittenAlsoIfAListingShowsTheVolume(t *testing.T) {
+	eachInVirtualTime(t, map[string]func(*virtual){
+		"during the call": func(v *virtual) {
+			v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: publish, AfterEffect: true}}})
+			v.pass(time.Minute)
+			v.wantPublishes("it is being repaired", 2)
+			v.turn(healed)
+		},
+		"while its status cannot be written": func(v *virtual) {
+			v.reply(http.StatusInternalServerError, patches("volumeattachments/status"))
+			v.pass(time.Minute)
+			v.api.Intercept(nil)
+		},
+	}, func(v *virtual, happen func(*virtual)) {
+		v.driver.Drift.Interval = time.Second
+		v.start()
+		va := v.attached()
+		v.turn(fakecsi.Knobs{PublishContext: map[string]string{"devicePath": "new"}})
+		v.lose("v")
+		happen(v)
+		v.pass(time.Hour)
+		if got := v.get(va.Name).Status; got.AttachmentMetadata["devicePath"] != "new" {
+			v.t.Errorf("status %+v; want the context of the last publish", got)
+		}
+		v.wantPublishes("it was repaired", 2)
+	})
+}
+
+// Repairs that hang had half of the workers, all that attaches may have.
+func TestRepairsThatHangDoNotHoldUpAttaches(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.turn(fakecsi.AttachLatency(fakecsi.Latency{Base: 2 * time.Second})) // as in a cloud: no workers are lent
+		v.withNode("w")
+		v.start()
+		v.many("v", 10)
+		v.pass(time.Minute)
+		for i := range 10 {
+			name := fmt.Sprint("v", i)
+			v.lose(name)
+			v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: publish, Volume: name}}})
+		}
+		v.pass(80 * time.Second) // two listings, and the repairs begin
+		if n, want := len(v.backend.Books().Running), v.driver.Workers/4; n != want {
+			t.Fatalf("%d calls hang, want a quarter of the workers: %d", n, want)
+		}
+		v.attach("w")
+		v.pass(9 * time.Second)
+		v.wantAttached("w-n")
+		v.turn(healed)
 	})
 }

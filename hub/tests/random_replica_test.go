@@ -11,14 +11,17 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	grpcstatus "google.golang.org/grpc/status"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
+	hubdriver "github.com/csi-attach-hub/csi-attach-hub/hub/driver"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/safety"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -42,8 +45,8 @@ type process struct {
 	crash   func()
 	stop    func() // blocks until it has ended
 
-	mu       sync.Mutex
-	sessions []*trialSession // guarded by mu
+	mu   sync.Mutex
+	lose []func() // each breaks a connection; guarded by mu
 }
 
 // start starts a process if none runs.
@@ -164,11 +167,10 @@ func (r *replica) disconnect() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, s := range p.sessions {
-		s.lose()
-		s.Close()
+	for _, lose := range p.lose {
+		lose()
 	}
-	p.sessions = nil
+	p.lose = nil
 }
 
 func (r *replica) setLeaseCut(to bool) {
@@ -306,4 +308,59 @@ func refused(r *http.Request, fault apiFault) *http.Response {
 	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":"injected"}`, code,
 		map[apiFault]string{apiFails: "InternalError", apiConflicts: "Conflict", apiOverloaded: "TooManyRequests"}[fault])
 	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}
+}
+
+// connect connects a process to the driver, as csiclient does: a driver that is not ready is not connected to.
+func (p *process) connect(ctx context.Context, _ registry.Driver) (hubdriver.Session, error) {
+	t, s := p.replica.trial, newBackendSession(p.replica.trial.backend)
+	lost, cancel := context.WithCancel(p.cut)
+	lose := func() { cancel(); s.Close() }
+	s.around = func(ctx context.Context, c sessionCall, call func(context.Context) error) error {
+		return p.call(ctx, lost, c, call)
+	}
+	err := s.Probe(ctx)
+	if err == nil && t.isRefused() { // since, while the Probe was in flight
+		err = errGone
+	}
+	if err != nil {
+		lose()
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lose = append(p.lose, lose)
+	return s, nil
+}
+
+// call makes a call that the rules allow. Calls that have begun go on after Close, and end with the connection.
+func (p *process) call(ctx, lost context.Context, c sessionCall, call func(context.Context) error) error {
+	t := p.replica.trial
+	if t.isRefused() || lost.Err() != nil {
+		return errGone
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(lost, cancel)()
+	of := safety.Call{Method: safety.Method(c.method), Place: safety.Place{Driver: virtualDriver, Volume: c.volume, Node: c.node}}
+	if c.volume != "" {
+		t.say("  %s: %v", p.name, of)
+		if !t.checkCall(of, c.mode) {
+			<-ctx.Done() // virtual time stands still while calls are made without a pause
+		}
+	}
+	err := call(ctx)
+	if c.volume != "" {
+		t.say("  %s: %v: %v", p.name, of, grpcstatus.Code(err))
+	}
+	if lost.Err() != nil {
+		return errGone
+	}
+	return err
+}
+
+// isRefused says whether nobody answers at the driver's endpoint.
+func (t *trial) isRefused() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.refused
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +22,7 @@ func newTrial(v *virtual, seed uint64, logs bool) *trial {
 	random := rand.New(rand.NewPCG(seed, 1))
 	t := &trial{virtual: v, scenario: scenario(seed % uint64(scenarios)), random: random, faults: rand.New(rand.NewPCG(seed, 2)), strays: rand.New(rand.NewPCG(seed, 3)), others: rand.New(rand.NewPCG(seed, 4)), logs: logs,
 		held: map[string]bool{}, began: time.Now(), definitive: 8, contested: map[string]bool{}, metFault: map[string]time.Time{}, unnamed: map[string]time.Time{}, atOnce: map[string]int{}}
-	v.observe = t.saw
+	v.observe, v.violates = t.saw, true // saw judges them
 	v.driver.ParallelMultiNode = random.IntN(4) > 0
 	v.driver.Timeout = []time.Duration{10 * time.Second, 2 * time.Minute}[random.IntN(2)]
 	if t.strays.IntN(2) == 0 {
@@ -29,9 +30,7 @@ func newTrial(v *virtual, seed uint64, logs bool) *trial {
 	}
 	v.driver.Workers = []int{2, 20}[random.IntN(2)]
 	latency := []time.Duration{0, 0, 200 * time.Millisecond, 3 * time.Second}[random.IntN(4)]
-	v.turn(fakecsi.Knobs{Latency: map[fakecsi.Method]fakecsi.Latency{
-		fakecsi.ControllerPublishVolume: {Base: latency}, fakecsi.ControllerUnpublishVolume: {Base: latency},
-	}})
+	v.turn(fakecsi.AttachLatency(fakecsi.Latency{Base: latency}))
 	for i := range 3 + random.IntN(2) {
 		n := &trialNode{name: fmt.Sprintf("n%d", i), id: fmt.Sprintf("n%d-id0", i)}
 		v.register(n.name, n.id)
@@ -110,11 +109,11 @@ func (t *trial) attachBehindTheBack() {
 	t.say("STEP %s is attached at %s by hand", volume.name, node.id)
 	if t.strays.IntN(2) == 0 {
 		t.say("STEP the kubelet of %s uses %s", node.name, volume.name)
-		t.inUse(node.name, corev1.UniqueVolumeName("kubernetes.io/csi/"+virtualDriver+"^"+volume.name))
+		t.inUse(node.name, volume.name)
 	} else {
 		t.inUse(node.name)
 	}
-	t.turn(fakecsi.Knobs{GainAttachments: []fakecsi.VolumeNode{{Volume: volume.name, Node: node.id}}})
+	t.attachByHand(volume.name, node.id)
 }
 
 // changeAttachRequired has somebody create the CSIDriver again with attachRequired: false, at times, and correct that later.
@@ -138,7 +137,7 @@ func (t *trial) changeAttachRequired() {
 // usesFor has the kubelet of a node use a volume for some steps.
 func (t *trial) usesFor(node, volume string) {
 	t.say("STEP the kubelet of %s uses %s", node, volume)
-	t.inUse(node, corev1.UniqueVolumeName("kubernetes.io/csi/"+virtualDriver+"^"+volume))
+	t.inUse(node, volume)
 	t.ends = append(t.ends, faultEnd{t.step + 1 + t.others.IntN(8), func() {
 		t.say("STEP the kubelet of %s uses nothing", node)
 		t.inUse(node)
@@ -148,7 +147,7 @@ func (t *trial) usesFor(node, volume string) {
 // uses says whether the kubelet of a node uses a volume.
 func (t *trial) uses(node, volume string) bool {
 	n, err := t.kube.CoreV1().Nodes().Get(t.t.Context(), node, metav1.GetOptions{})
-	return err == nil && slices.Contains(n.Status.VolumesInUse, corev1.UniqueVolumeName("kubernetes.io/csi/"+virtualDriver+"^"+volume))
+	return err == nil && slices.Contains(n.Status.VolumesInUse, usedAs(volume))
 }
 
 // nodeNow returns the node that has a node ID now, "" if none has it. Nodes exchange their IDs, so it may be another
@@ -201,7 +200,7 @@ func (t *trial) endFaults(step int) {
 
 // heal ends what has no end of its own.
 func (t *trial) heal() {
-	t.turn(fakecsi.Knobs{ClearFaults: true, ReleaseAll: true})
+	t.turn(healed)
 	for _, r := range t.replicas {
 		r.start()
 	}
@@ -365,4 +364,133 @@ func (t *trial) lookForUnnamed() {
 func (t *trial) isDeleted(volume string) bool {
 	pv, err := t.kube.CoreV1().PersistentVolumes().Get(t.t.Context(), volume, metav1.GetOptions{})
 	return err != nil || pv.DeletionTimestamp != nil
+}
+
+// failCalls makes the next calls of one volume fail, before or after their effect.
+func (t *trial) failCalls() {
+	all := []codes.Code{codes.Internal, codes.Aborted, codes.Unavailable, codes.DeadlineExceeded, codes.FailedPrecondition, codes.ResourceExhausted}
+	fault := fakecsi.Fault{Volume: t.volumes[t.random.IntN(len(t.volumes))].name, Code: all[t.random.IntN(len(all))],
+		Count: 1 + t.random.IntN(4), AfterEffect: t.random.IntN(2) == 0}
+	if definitive := []codes.Code{codes.NotFound, codes.InvalidArgument}; t.random.IntN(5) == 0 && t.definitive > 0 {
+		fault.Code, fault.Count = definitive[t.random.IntN(2)], 1+t.random.IntN(2)
+		t.definitive -= fault.Count
+	}
+	t.say("STEP calls fail: %+v", fault)
+	t.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{fault}})
+}
+
+// hangCalls makes the calls of one volume hang, or the Probes of the driver.
+func (t *trial) hangCalls() {
+	hang := fakecsi.Hang{Volume: t.volumes[t.random.IntN(len(t.volumes))].name, AfterEffect: t.random.IntN(2) == 0}
+	if t.random.IntN(5) == 0 {
+		hang = fakecsi.Hang{Method: fakecsi.Probe}
+	}
+	t.say("STEP calls hang: %+v", hang)
+	t.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{hang}})
+	t.later(func() {
+		t.say("END calls do not hang any more: %+v", hang)
+		t.turn(fakecsi.Knobs{Release: []fakecsi.Hang{hang}})
+	})
+}
+
+// disconnect breaks the connections of one replica, and the calls in flight with them.
+func (t *trial) disconnect() {
+	r := t.replicas[t.random.IntN(len(t.replicas))]
+	t.say("STEP the connections of %s break", r.name)
+	r.disconnect()
+}
+
+func (t *trial) refuseConnections() {
+	if t.setRefused(true) {
+		return
+	}
+	t.say("STEP the driver is away")
+	for _, r := range t.replicas {
+		r.disconnect()
+	}
+	t.later(func() {
+		t.say("END the driver is back")
+		t.setRefused(false)
+	})
+}
+
+// setRefused says whether nobody answers at the driver's endpoint, and returns what was so before.
+func (t *trial) setRefused(to bool) (was bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was, t.refused = t.refused, to
+	return was
+}
+
+func (t *trial) notReady() {
+	t.say("STEP the driver is not ready")
+	yes, no := true, false
+	t.turn(fakecsi.Knobs{NotReady: &yes})
+	t.later(func() {
+		t.say("END the driver is ready")
+		t.turn(fakecsi.Knobs{NotReady: &no})
+	})
+}
+
+func (t *trial) failAPI() {
+	t.say("STEP requests to the API fail at times")
+	t.setAPIFaults(true)
+	t.later(func() {
+		t.say("END requests to the API do not fail any more")
+		t.setAPIFaults(false)
+	})
+}
+
+func (t *trial) setAPIFaults(to bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.apiFaults = to
+}
+
+// holdWatches keeps the changes of one resource from all replicas. In the end they learn of them one by one, or
+// have to list anew.
+func (t *trial) holdWatches() {
+	resource := []string{"volumeattachments", "volumeattachments", "persistentvolumes", "csinodes"}[t.random.IntN(4)]
+	if t.held[resource] {
+		return
+	}
+	t.say("STEP watches of %s are held", resource)
+	t.held[resource] = true
+	t.api.HoldWatches(resource)
+	forget := t.random.IntN(3) == 0
+	t.later(func() {
+		t.say("END watches of %s go on, forgetful %v", resource, forget)
+		t.held[resource] = false
+		if forget {
+			t.api.ForgetEvents()
+		}
+		t.api.ReleaseWatches(resource)
+	})
+}
+
+// loseLease keeps one replica from renewing its leases.
+func (t *trial) loseLease() {
+	r := t.replicas[t.random.IntN(len(t.replicas))]
+	t.say("STEP %s cannot renew leases", r.name)
+	r.setLeaseCut(true)
+	t.later(func() {
+		t.say("END %s can renew leases", r.name)
+		r.setLeaseCut(false)
+	})
+}
+
+// endReplica stops or crashes a replica, and starts it again later.
+func (t *trial) endReplica() {
+	r := t.replicas[t.random.IntN(len(t.replicas))]
+	if !r.runs() {
+		return
+	}
+	if t.random.IntN(2) == 0 {
+		t.say("STEP stop %s", r.name)
+		r.stop()
+	} else {
+		t.say("STEP crash %s", r.name)
+		r.crash()
+	}
+	t.later(r.start)
 }

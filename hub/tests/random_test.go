@@ -208,7 +208,7 @@ func (t *trial) await(when string, find func() []string) {
 }
 
 func (t *trial) calledAndWritten() (calls, writes int) {
-	for _, m := range []fakecsi.Method{fakecsi.ControllerPublishVolume, fakecsi.ControllerUnpublishVolume} {
+	for _, m := range []fakecsi.Method{publish, unpublish} {
 		calls += t.backend.Books().Methods[m].Begun
 	}
 	t.mu.Lock()

@@ -1,410 +1,322 @@
 package tests
 
 import (
+	"context"
 	"errors"
-	"fmt"
+	"maps"
 	"net/http"
 	"slices"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/singleflight"
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/fakekube"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// fence attaches one more volume: when it is attached, the hub has seen all that
-// came before.
-func (w *world) fence(name, driver, node string) testbed.VolumeAttachment {
-	w.t.Helper()
-	va := w.volume(name, driver, node)
-	w.create(va)
-	w.waitForOne(va.Name, "attached", isAttached)
-	return va
-}
-
-// about keeps of what was said that which is about one of world.volume's volumes.
-func about(said []string, va testbed.VolumeAttachment) []string {
-	handle, _, _ := strings.Cut(va.Name, ".")
-	return slices.DeleteFunc(said, func(s string) bool {
-		return !strings.Contains(s, "/"+va.Name) && !strings.HasSuffix(s, "publish "+handle)
-	})
-}
-
-func patchOf(resource, name string, subresource ...string) string {
-	return strings.Join(append([]string{"PATCH " + resource, name}, subresource...), "/")
-}
-
-// setFinalizers writes the finalizers of a VolumeAttachment as another writer may.
-func (w *world) setFinalizers(name, finalizers string) {
-	w.t.Helper()
-	_, err := w.plane.Clientset().StorageV1().VolumeAttachments().Patch(w.ctx, name, types.MergePatchType,
-		[]byte(`{"metadata":{"finalizers":`+finalizers+`}}`), metav1.PatchOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func isDetached(va *storagev1.VolumeAttachment) bool { return !va.Status.Attached }
-
-func (w *world) retry(driver string, initial time.Duration) {
-	w.set(driver, func(s *registry.Settings) { s.Retry = registry.Retry{Initial: initial, Max: max(initial, time.Minute)} })
-}
-
 func TestFinalizersComeBeforeTheCallAndTheStatusAfterIt(t *testing.T) {
-	w := newWorld(t)
-	driver, _ := w.driver("d", fakecsi.Options{})
-	x := w.tap()
-	va := w.volume("v", driver, w.node("n", driver))
-	w.start()
-	w.create(va)
-	w.waitForOne(va.Name, "attached", isAttached)
-	other := w.fence("other", driver, va.Node)
-	said := about(x.heard(), va)
-	if len(said) == 4 {
-		slices.Sort(said[:2]) // side by side
-	}
-	want := []string{patchOf("persistentvolumes", va.Name), patchOf("volumeattachments", va.Name), "publish v", patchOf("volumeattachments", va.Name, "status")}
-	if diff := cmp.Diff(want, said); diff != "" {
-		t.Errorf("attach (-want +got):\n%s", diff)
-	}
-	w.delete(va)
-	w.waitForOne(other.Name, "alone", func(*storagev1.VolumeAttachment) bool { return len(w.own(w.watcher.List())) == 1 })
-	w.fence("last", driver, va.Node)
-	if diff := cmp.Diff([]string{"unpublish v", patchOf("volumeattachments", va.Name)}, about(x.heard(), va)); diff != "" {
-		t.Errorf("detach of what nobody else holds (-want +got):\n%s", diff)
-	}
-}
-
-func TestStatusOfADetachIsWrittenOnlyWhereTheObjectLivesOn(t *testing.T) {
-	w := newWorld(t)
-	driver, _ := w.driver("d", fakecsi.Options{})
-	x := w.tap()
-	va := w.volume("v", driver, w.node("n", driver))
-	w.start()
-	w.create(va)
-	w.waitForOne(va.Name, "attached", isAttached)
-	w.setFinalizers(va.Name, `["example.com/first","external-attacher/`+strings.ReplaceAll(driver, ".", "-")+`","example.com/last"]`)
-	w.fence("other", driver, va.Node)
-	x.heard()
-	w.delete(va)
-	got := w.waitForOne(va.Name, "detached", isDetached)
-	if diff := cmp.Diff([]string{"example.com/first", "example.com/last"}, got.Finalizers); diff != "" {
-		t.Errorf("finalizers of others (-want +got):\n%s", diff)
-	}
-	if got.Status.AttachmentMetadata != nil {
-		t.Errorf("status %+v, want it empty", got.Status)
-	}
-	w.fence("last", driver, va.Node)
-	want := []string{"unpublish v", patchOf("volumeattachments", va.Name), patchOf("volumeattachments", va.Name, "status")}
-	if diff := cmp.Diff(want, about(x.heard(), va)); diff != "" {
-		t.Errorf("detach of what somebody else holds (-want +got):\n%s", diff)
-	}
-	w.setFinalizers(va.Name, "null")
-	w.fence("end", driver, va.Node)
-	if said := about(x.heard(), va); len(said) > 0 {
-		t.Errorf("said of an object that is gone: %v", said)
+	for name, finalizers := range map[string][]string{"nobody else holds the object": nil, "somebody else holds it": {"example.com/first", "example.com/last"}} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(v *virtual) {
+				said := v.listen()
+				v.start()
+				va := v.attached()
+				calls := said()
+				slices.Sort(calls[:min(2, len(calls))]) // side by side
+				if want := []string{"patch persistentvolumes v", "patch volumeattachments v-n", "ControllerPublishVolume v", "patch volumeattachments/status v-n"}; !slices.Equal(calls, want) {
+					t.Errorf("attach: %q, want %q", calls, want)
+				}
+				want := []string{"ControllerUnpublishVolume v", "patch volumeattachments v-n"}
+				if finalizers != nil {
+					v.update(va.Name, func(va *storagev1.VolumeAttachment) { va.Finalizers = append(va.Finalizers, finalizers...) })
+					want = append(want, "patch volumeattachments/status v-n")
+				}
+				v.delete(va)
+				v.pass(time.Hour)
+				if calls := said(); !slices.Equal(calls, want) {
+					t.Errorf("detach: %q, want %q", calls, want)
+				}
+			})
+		})
 	}
 }
 
 func TestNothingIsWrittenOfWhatWasDeletedBeforeAnythingWasDone(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.driver("d", fakecsi.Options{})
-	x := w.tap()
-	va := w.volume("v", driver, w.node("n", driver))
-	w.create(va)
-	w.setFinalizers(va.Name, `["example.com/other"]`)
-	w.delete(va)
-	w.start()
-	w.fence("other", driver, va.Node)
-	w.setFinalizers(va.Name, "null")
-	w.fence("last", driver, va.Node)
-	if said := about(x.heard(), va); len(said) > 0 {
-		t.Errorf("said %v, want nothing", said)
-	}
-	if calls := backend.Books().CallsOf(fakecsi.ControllerPublishVolume, "v"); len(calls) > 0 {
-		t.Errorf("calls %+v, want none", calls)
-	}
-}
-
-func TestStartingAgainWritesAndCallsNothingForWhatIsAttached(t *testing.T) {
-	const n = 20
-	w := newWorld(t)
-	driver, backend := w.driver("d", fakecsi.Options{})
-	x := w.tap()
-	node := w.node("n", driver)
-	var vas []testbed.Object
-	for i := range n {
-		vas = append(vas, w.volume(fmt.Sprintf("v%d", i), driver, node))
-	}
-	stop := w.start()
-	w.create(vas...)
-	w.waitAllAttached(n)
-	stop()
-	x.heard()
-	w.start()
-	other := w.fence("other", driver, node)
-	all := x.heard()
-	if others := about(slices.Clone(all), other); len(all) != len(others) {
-		t.Errorf("said %v, want no more than %v", all, others)
-	}
-	if got := backend.Books().Methods[fakecsi.ControllerPublishVolume].Begun; got != n+1 {
-		t.Errorf("%d publishes, want %d", got, n+1)
-	}
-	w.checkBooks(map[string]int{driver: n + 1})
-}
-
-func TestFailedSaveOfAttachedDoesNotPublishAgain(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		applied bool // the write happens, but its answer is lost
-	}{{"refused", false}, {"answer lost", true}} {
-		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t)
-			driver, backend := w.driver("d", fakecsi.Options{})
-			w.retry(driver, 10*time.Millisecond)
-			x := w.tap()
-			broken := true
-			x.meddle(func(r *http.Request, pass func() (*http.Response, error)) (*http.Response, error) {
-				if !broken || !strings.HasSuffix(r.URL.Path, "/status") {
-					return pass()
-				}
-				broken = false
-				if tc.applied {
-					response, err := pass()
-					if err != nil {
-						return nil, err
-					}
-					response.Body.Close()
-				}
-				return nil, errors.New("connection reset by the test")
-			})
-			va := w.volume("v", driver, w.node("n", driver))
-			w.start()
-			w.create(va)
-			got := w.waitForOne(va.Name, "attached", isAttached)
-			if got.Status.AttachmentMetadata["devicePath"] == "" {
-				t.Errorf("status %+v, want the publish context of the one call", got.Status)
-			}
-			w.fence("other", driver, va.Node)
-			if calls := backend.Books().CallsOf(fakecsi.ControllerPublishVolume, "v"); len(calls) != 1 {
-				t.Errorf("%d publishes, want 1", len(calls))
-			}
-			w.delete(va)
-			w.waitFor("detached", func(all []*storagev1.VolumeAttachment) bool { return len(all) == 1 })
-			w.checkBooks(map[string]int{driver: 1})
-		})
-	}
-}
-
-func TestFailedRemovalOfTheFinalizerDoesNotUnpublishAgain(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.driver("d", fakecsi.Options{})
-	w.retry(driver, 10*time.Millisecond)
-	x := w.tap()
-	va := w.volume("v", driver, w.node("n", driver))
-	w.start()
-	w.create(va)
-	w.waitForOne(va.Name, "attached", isAttached)
-	failures := 2
-	x.meddle(func(r *http.Request, pass func() (*http.Response, error)) (*http.Response, error) {
-		if failures == 0 || strings.HasSuffix(r.URL.Path, "/status") {
-			return pass()
+	inVirtualTime(t, func(v *virtual) {
+		v.withNode("v")
+		va := v.attach("v")[0]
+		v.setFinalizers(va.Name, "example.com/other")
+		v.delete(va)
+		said := v.listen()
+		v.start()
+		v.pass(time.Hour)
+		if calls := said(); len(calls) > 0 {
+			t.Errorf("%q, want nothing", calls)
 		}
-		failures--
-		return nil, errors.New("connection reset by the test")
 	})
-	w.delete(va)
-	w.waitNoneLeft()
-	if calls := backend.Books().CallsOf(fakecsi.ControllerUnpublishVolume, "v"); len(calls) != 1 {
-		t.Errorf("%d unpublishes, want 1", len(calls))
-	}
-}
-
-func TestErrorThatCannotBeSavedDoesNotStopTheRetries(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.driver("d", fakecsi.Options{})
-	w.retry(driver, 10*time.Millisecond)
-	w.turn(backend, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.NotFound, Count: 2}}})
-	x := w.tap()
-	broken := 2
-	x.meddle(func(r *http.Request, pass func() (*http.Response, error)) (*http.Response, error) {
-		if broken == 0 || !strings.HasSuffix(r.URL.Path, "/status") {
-			return pass()
-		}
-		broken--
-		return nil, errors.New("connection reset by the test")
-	})
-	va := w.volume("v", driver, w.node("n", driver))
-	w.start()
-	w.create(va)
-	got := w.waitForOne(va.Name, "attached", isAttached)
-	if got.Status.AttachError != nil || broken != 0 {
-		t.Errorf("attachError %+v, %d saves of it not tried", got.Status.AttachError, broken)
-	}
-	if calls := backend.Books().CallsOf(fakecsi.ControllerPublishVolume, "v"); len(calls) != 3 {
-		t.Errorf("%d publishes, want 3", len(calls))
-	}
-}
-
-func TestDriverThatDoesNotKnowTheVolumeIsAskedToDetachItAllTheSame(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.driver("d", fakecsi.Options{})
-	w.retry(driver, time.Hour)
-	w.turn(backend, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.NotFound}}})
-	va := w.volume("v", driver, w.node("n", driver))
-	w.start()
-	w.create(va)
-	got := w.waitForOne(va.Name, "with an error", hasAttachError)
-	if e := got.Status.AttachError; e.ErrorCode == nil || *e.ErrorCode != 5 || len(got.Finalizers) != 1 {
-		t.Errorf("attachError %+v, finalizers %v, want code 5 and the finalizer", e, got.Finalizers)
-	}
-	w.delete(va)
-	w.waitNoneLeft()
-	if calls := backend.Books().CallsOf(fakecsi.ControllerUnpublishVolume, "v"); len(calls) != 1 {
-		t.Errorf("%d unpublishes, want 1: an error does not prove that the volume is detached", len(calls))
-	}
-}
-
-func TestRecreatedAttachmentStartsWithAFreshBackoff(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.driver("d", fakecsi.Options{})
-	w.retry(driver, time.Hour) // whoever inherits a backoff never comes to its turn
-	w.turn(backend, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.InvalidArgument, Count: 1}}})
-	called := w.volume("called", driver, w.node("n", driver))
-	early := testbed.VolumeAttachment{Name: w.name("early"), Driver: driver, Node: called.Node, PersistentVolume: w.name("early")}
-	w.start()
-	w.create(called)
-	w.waitForOne(called.Name, "with an error", hasAttachError)
-	w.create(early) // fails for want of its volume, before anything was written or called
-	w.waitForOne(early.Name, "with an error", hasAttachError)
-	w.delete(called, early)
-	w.waitNoneLeft()
-	w.create(called, early)
-	w.waitForOne(called.Name, "attached", isAttached)
-	// The second one fails again, at once and not after an hour.
-	w.waitForOne(early.Name, "with an error", hasAttachError)
-	w.checkBooks(map[string]int{driver: 1})
-}
-
-func TestDeletionCutsThroughABackoff(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.driver("d", fakecsi.Options{})
-	w.retry(driver, time.Hour)
-	w.turn(backend, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.Internal, AfterEffect: true, Count: 1}}})
-	va := w.volume("v", driver, w.node("n", driver))
-	w.start()
-	w.create(va)
-	w.waitForOne(va.Name, "with an error", hasAttachError)
-	w.delete(va)
-	w.waitNoneLeft()
-	w.checkBooks(map[string]int{driver: 0})
 }
 
 func TestOwnWritesAreNotRepeatedWhileTheWatchesLag(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.driver("d", fakecsi.Options{})
-	w.retry(driver, time.Hour)
-	w.turn(backend, fakecsi.Knobs{
-		Hang: []fakecsi.Hang{{Method: fakecsi.Probe}},
-		Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Volume: "failing", Code: codes.Internal}},
+	inVirtualTime(t, func(v *virtual) {
+		v.setAway(true)
+		v.register("n", "id-n")
+		v.register("m", "id-m")
+		v.volume("v", corev1.ReadWriteMany)
+		v.create(v.attachment("v", "n"), v.attachment("v", "m"))
+		v.start()
+		v.pass(time.Second)
+		before := v.api.Requests()
+		v.api.HoldWatches("volumeattachments")
+		v.api.HoldWatches("persistentvolumes")
+		v.slow(100*time.Millisecond, patches("persistentvolumes")) // so that one write is for both
+		v.mend()
+		v.pass(time.Minute)
+		for range 2 { // all that the caches have is looked at once more whenever the driver comes back
+			v.hangUp()
+			v.pass(time.Minute)
+		}
+		want := map[fakekube.Request]int{{Verb: "patch", Resource: "persistentvolumes", Name: "v"}: 1}
+		for _, name := range []string{"v-n", "v-m"} {
+			want[fakekube.Request{Verb: "patch", Resource: "volumeattachments", Name: name}] = 1
+			want[fakekube.Request{Verb: "patch", Resource: "volumeattachments/status", Name: name}] = 1
+		}
+		got := v.requestsSince(before)
+		maps.DeleteFunc(got, func(r fakekube.Request, _ int) bool { return r.Verb != "patch" })
+		if !maps.Equal(got, want) || v.begun(publish) != 2 {
+			t.Errorf("%d publishes and writes %v, want 2 and %v", v.begun(publish), got, want)
+		}
+		v.wantAttached("v-n", "v-m")
 	})
-	x := w.tap()
-	one, two := w.node("n1", driver), w.node("n2", driver)
-	name := w.name("v")
-	w.create(testbed.PersistentVolume{Name: name, Driver: driver, Handle: "v", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}})
-	first := testbed.VolumeAttachment{Name: name, Driver: driver, Node: one, PersistentVolume: name}
-	second := testbed.VolumeAttachment{Name: w.name("second"), Driver: driver, Node: two, PersistentVolume: name}
-	failing := w.volume("failing", driver, one)
-	w.create(first, second, failing)
-	w.start()
-	// The driver is connected to when the caches are filled.
-	w.waitBooks(backend, "the driver is connected to", func(b fakecsi.Books) bool { return b.Methods[fakecsi.Probe].Begun > 0 })
-	x.freeze()
-	w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
-	w.waitFor("both attached", func(all []*storagev1.VolumeAttachment) bool {
-		return len(slices.DeleteFunc(all, isDetached)) == 2
-	})
-	// All that the caches have is looked at once more whenever the driver comes back.
-	// That the failing one is tried again shows it; twice, so that the first look is over.
-	for tries := range 3 {
-		w.waitBooks(backend, "the failing volume is tried", func(b fakecsi.Books) bool {
-			return len(b.CallsOf(fakecsi.ControllerPublishVolume, "failing")) == tries+1
-		})
-		if tries == 2 {
-			break
-		}
-		w.servers[driver].Crash()
-		if err := w.servers[driver].Start(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	x.thaw()
-	w.fence("other", driver, one)
-	said := x.heard()
-	count := func(what string) (n int) {
-		for _, s := range said {
-			if s == what {
-				n++
-			}
-		}
-		return n
-	}
-	for what, want := range map[string]int{
-		"publish v":                                         2,
-		patchOf("persistentvolumes", name):                  1,
-		patchOf("volumeattachments", first.Name):            1,
-		patchOf("volumeattachments", first.Name, "status"):  1,
-		patchOf("volumeattachments", second.Name):           1,
-		patchOf("volumeattachments", second.Name, "status"): 1,
-	} {
-		if got := count(what); got != want {
-			t.Errorf("%s: %d times, want %d; all: %v", what, got, want, said)
-		}
-	}
 }
 
 // The answer to the write that lets go may be lost: then only the watch tells that there is nothing left to do.
 func TestNothingIsWrittenAgainAndAgainWhileAWatchOwesTheEndOfAnAttachment(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.driver("d", fakecsi.Options{})
-	w.set(driver, func(s *registry.Settings) {
-		s.Retry = registry.Retry{Initial: 10 * time.Millisecond, Max: time.Minute}
-		s.Drift.Interval = time.Second
+	inVirtualTime(t, func(v *virtual) {
+		v.start()
+		va := v.attached()
+		v.turn(hanging(unpublish))
+		v.delete(va)
+		v.pass(time.Second)
+		v.api.HoldWatches("volumeattachments")
+		v.stripFinalizers(va.Name)
+		before := v.patched()
+		v.turn(healed)
+		v.pass(5 * time.Minute)
+		if n := v.patched() - before; n > 1 || v.begun(unpublish) != 1 {
+			t.Errorf("%d writes to what is gone and %d unpublishes, want one of each", n, v.begun(unpublish))
+		}
 	})
-	x := w.tap()
-	va := w.volume("v", driver, w.node("n", driver))
-	w.start()
-	w.create(va)
-	w.waitForOne(va.Name, "attached", isAttached)
-	w.turn(backend, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerUnpublishVolume}}})
-	w.delete(va)
-	w.waitBooks(backend, "it is being detached", func(b fakecsi.Books) bool { return b.AttachInFlight.Now == 1 })
-	x.freeze()
-	w.setFinalizers(va.Name, "null")
-	w.waitNoneLeft()
-	x.heard()
-	w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
-	listed := backend.Books().Methods[fakecsi.ListVolumes].Ended
-	w.waitBooks(backend, "more than a second has passed", func(b fakecsi.Books) bool {
-		return b.Methods[fakecsi.ListVolumes].Ended > listed+2
+}
+
+// listen notes what a hub says to the API server and to the driver. said returns what ended since it was last called.
+func (v *virtual) listen() (said func() []string) {
+	var mu sync.Mutex
+	var all []string
+	note := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, what)
+	}
+	v.api.Intercept(func(r fakekube.Request) int {
+		if r.Verb == "patch" {
+			note("patch " + r.Resource + " " + r.Name)
+		}
+		return 0
 	})
-	patches := 0
-	for _, s := range x.heard() {
-		if s == patchOf("volumeattachments", va.Name) {
-			patches++
+	v.observe = func(e fakecsi.Event) {
+		if e.Kind == fakecsi.CallEnded {
+			note(string(e.Method) + " " + e.Volume)
 		}
 	}
-	x.thaw()
-	if patches > 2 {
-		t.Errorf("%d writes to what is gone, want one", patches)
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		was := all
+		all = nil
+		return was
 	}
+}
+
+func TestWriteThatFailsRepeatsNoCallAndStopsNoRetry(t *testing.T) {
+	fail := func(v *virtual, times int, writes func(fakekube.Request) bool) {
+		v.reply(http.StatusInternalServerError, func(r fakekube.Request) bool {
+			fails := times > 0 && writes(r)
+			if fails {
+				times--
+			}
+			return fails
+		})
+	}
+	type row struct {
+		fail        func(*virtual)
+		publishes   int
+		unpublishes int
+	}
+	eachInVirtualTime(t, map[string]row{
+		"that of attached":       {func(v *virtual) { fail(v, 1, patches("volumeattachments/status")) }, 1, 1},
+		"that of the finalizers": {func(v *virtual) { fail(v, 2, patches("volumeattachments")) }, 1, 1},
+		"that of an error": {func(v *virtual) {
+			v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: publish, Code: codes.NotFound, Count: 2}}})
+			fail(v, 2, patches("volumeattachments/status"))
+		}, 3, 1},
+		"that of the removal of the finalizer": {func(v *virtual) {
+			fail(v, 2, func(r fakekube.Request) bool { return patches("volumeattachments")(r) && v.begun(unpublish) > 0 })
+		}, 1, 1},
+	}, func(v *virtual, c row) {
+		v.withNode("v")
+		c.fail(v)
+		v.start()
+		va := v.attach("v")[0]
+		v.pass(time.Minute)
+		v.wantAttached(va.Name)
+		if len(v.get(va.Name).Status.AttachmentMetadata) == 0 {
+			v.t.Error("the publish context is lost")
+		}
+		v.delete(va)
+		v.pass(time.Minute)
+		v.wantGone(va.Name)
+		if p, u := v.begun(publish), v.begun(unpublish); p != c.publishes || u != c.unpublishes {
+			v.t.Errorf("%d publishes and %d unpublishes, want %d and %d", p, u, c.publishes, c.unpublishes)
+		}
+	})
+}
+
+// bench makes writes on the API server from objects as they were.
+type bench struct {
+	*world
+	decider attach.Driver
+}
+
+func newBench(t *testing.T) (b bench, va testbed.VolumeAttachment) {
+	b = bench{world: newWorld(t)}
+	b.decider = attach.Driver{Name: b.name("d"), Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
+	va = b.volume("v", b.decider.Name, b.node("n", b.decider.Name))
+	b.create(va)
+	return b, va
+}
+
+func (b bench) VolumeAttachmentWritten(*storagev1.VolumeAttachment) {}
+func (b bench) PersistentVolumeWritten(*attach.Volume)              {}
+
+// writer is one of a process of its own.
+func (b bench) writer() attach.Writer {
+	unlimited := func(context.Context) error { return nil }
+	return attach.Writer{Kube: b.kube, Limit: unlimited, Fence: unlimited, Written: b, FinalizerWrites: &singleflight.Group{}}
+}
+
+// plan decides on the objects as they are now.
+func (b bench) plan(a testbed.VolumeAttachment) attach.Plan {
+	b.t.Helper()
+	node, err := b.kube.StorageV1().CSINodes().Get(b.ctx, a.Node, metav1.GetOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	plan, err := b.decider.Decide(attach.Inputs{VolumeAttachment: b.get(a.Name), PersistentVolume: attach.VolumeOf(b.getVolume(a.PersistentVolume)), CSINode: node})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return plan
+}
+
+// hold has others write the finalizers of both objects.
+func (b bench) hold(va testbed.VolumeAttachment, finalizers ...string) {
+	b.t.Helper()
+	b.setFinalizers(va.Name, finalizers...)
+	b.updateVolume(va.PersistentVolume, func(pv *corev1.PersistentVolume) { pv.Finalizers = finalizers })
+}
+
+func (b bench) wantHeld(va testbed.VolumeAttachment, want ...string) {
+	b.t.Helper()
+	if a, v := b.get(va.Name).Finalizers, b.getVolume(va.PersistentVolume).Finalizers; !slices.Equal(a, want) || !slices.Equal(v, want) {
+		b.t.Errorf("finalizers %q and %q, want %q", a, v, want)
+	}
+}
+
+func (b bench) wantStale(what string, err error) {
+	b.t.Helper()
+	if !errors.Is(err, attach.ErrStale) || !attach.NotReady(err) {
+		b.t.Errorf("%s: %v, want ErrStale, which nobody tries to save", what, err)
+	}
+}
+
+func (b bench) wantDone(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Error(err)
+	}
+}
+
+func TestStalePlanLosesNobodysFinalizer(t *testing.T) {
+	b, va := newBench(t)
+	const one, two, three = "example.com/a", "example.com/b", "example.com/c"
+	ours := attach.Finalizer(b.decider.Name)
+	stale := b.plan(va)
+	b.hold(va, one, two)
+	b.wantStale("add finalizers by a stale plan", b.writer().AddFinalizers(b.ctx, stale))
+	b.wantHeld(va, one, two)
+	b.wantDone(b.writer().AddFinalizers(b.ctx, b.plan(va)))
+	b.wantHeld(va, one, two, ours)
+
+	b.hold(va, one, two, ours, three)
+	b.delete(va, testbed.PersistentVolume{Name: va.PersistentVolume})
+	old, oldVolume := b.get(va.Name), attach.VolumeOf(b.getVolume(va.PersistentVolume))
+	b.hold(va, two, ours, three) // where ours was is another one now
+	_, err := b.writer().RemoveFinalizer(b.ctx, old)
+	b.wantStale("remove the finalizer by a stale cache", err)
+	b.wantStale("release the volume by a stale cache", b.writer().RemoveVolumeFinalizer(b.ctx, oldVolume, b.decider.Name))
+	b.wantHeld(va, two, ours, three)
+	_, err = b.writer().RemoveFinalizer(b.ctx, b.get(va.Name))
+	b.wantDone(err)
+	b.wantDone(b.writer().RemoveVolumeFinalizer(b.ctx, attach.VolumeOf(b.getVolume(va.PersistentVolume)), b.decider.Name))
+	b.wantHeld(va, two, three)
+	b.hold(va)
+}
+
+func TestPlanWritesNothingToANamesakeOfWhatItWasMadeFor(t *testing.T) {
+	b, va := newBench(t)
+	stale, old := b.plan(va), b.get(va.Name)
+	b.delete(va)
+	b.wantStale("add finalizers to what is gone", b.writer().AddFinalizers(b.ctx, stale))
+	b.create(va)
+	b.wantStale("add finalizers", b.writer().AddFinalizers(b.ctx, stale))
+	b.wantStale("save an error", b.writer().SaveError(b.ctx, old, attach.Attaching, errors.New("why")))
+	b.wantStale("mark attached", b.writer().MarkAttached(b.ctx, old, stale.Target, nil))
+	if got := b.get(va.Name); len(got.Finalizers)+len(got.Annotations) > 0 || got.Status.Attached || got.Status.AttachError != nil {
+		t.Errorf("written to the namesake: %+v", got)
+	}
+	b.delete(va)
+}
+
+func TestFinalizerOfAVolumeInUseTwiceIsThereOnce(t *testing.T) {
+	b, first := newBench(t)
+	second := testbed.VolumeAttachment{Name: b.name("second"), Driver: b.decider.Name, Node: b.node("n2", b.decider.Name), PersistentVolume: first.PersistentVolume}
+	b.create(second)
+	b.updateVolume(first.PersistentVolume, func(pv *corev1.PersistentVolume) { pv.Finalizers = []string{"example.com/a"} })
+	plans := []attach.Plan{b.plan(first), b.plan(second)}
+	var both sync.WaitGroup
+	errs := make([]error, len(plans))
+	for i, plan := range plans {
+		both.Go(func() { errs[i] = b.writer().AddFinalizers(b.ctx, plan) })
+	}
+	both.Wait()
+	failed := slices.IndexFunc(errs, func(err error) bool { return errors.Is(err, attach.ErrStale) })
+	if failed < 0 || errs[1-failed] != nil {
+		t.Fatalf("attach by two plans of the same moment: %v, want one ErrStale", errs)
+	}
+	b.wantDone(b.writer().AddFinalizers(b.ctx, b.plan([]testbed.VolumeAttachment{first, second}[failed])))
+	if got := b.getVolume(first.PersistentVolume).Finalizers; !slices.Equal(got, []string{"example.com/a", attach.Finalizer(b.decider.Name)}) {
+		t.Errorf("finalizers %q", got)
+	}
+	b.stripFinalizers(first.Name)
+	b.stripFinalizers(second.Name)
+	b.delete(first, second)
 }

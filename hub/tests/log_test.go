@@ -10,8 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"k8s.io/klog/v2/ktesting"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -35,85 +33,65 @@ func (v *virtual) logged(message string) []map[string]any {
 	return lines
 }
 
+// suppressed is how many lines were left out before these.
+func suppressed(lines []map[string]any) (n int) {
+	for _, line := range lines {
+		if more, ok := line["suppressed"]; ok {
+			n += more.(int)
+		}
+	}
+	return n
+}
+
 func TestAtTheDefaultVerbosityTheFirstFailureOfAVolumeAndItsRecoveryAreOneLineEach(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.verbosity = 0
-		v.register("n", "id-n")
+		v.withNode("healthy", "v")
 		v.start()
 		v.pass(time.Second)
-		attach := func(name string) testbed.VolumeAttachment {
-			v.create(testbed.PersistentVolume{Name: name, Driver: virtualDriver})
-			va := v.attachment(name, "n")
-			v.create(va)
-			v.pass(5 * time.Second)
-			return va
-		}
-		check := func(message string, n int, want map[string]any) {
+		check := func(message, operation string, tries int, cause any) {
 			t.Helper()
 			lines := v.logged(message)
-			if len(lines) != n {
-				t.Fatalf("%d lines say %q, want %d: %v", len(lines), message, n, lines)
+			if len(lines) != 1 {
+				t.Fatalf("%d lines say %q, want one: %v", len(lines), message, lines)
 			}
-			for key, value := range want {
-				if got := lines[n-1][key]; fmt.Sprint(got) != fmt.Sprint(value) {
+			for key, value := range map[string]any{"driver": virtualDriver, "volumeAttachment": "v-n", "persistentVolume": "v", "node": "n", "volumeHandle": "v",
+				"operation": operation, "tries": tries, "cause": cause} {
+				if got := lines[0][key]; fmt.Sprint(got) != fmt.Sprint(value) {
 					t.Errorf("%s: %s is %v, want %v", message, key, got, value)
 				}
 			}
-			measured := []string{"retryIn", "err"}
-			if want["cause"] == nil {
-				measured = []string{"duration"}
-			}
-			for _, key := range measured {
-				if lines[n-1][key] == nil {
-					t.Errorf("%s: there is no %s in %v", message, key, lines[n-1])
-				}
+			if failed := cause != nil; failed != (lines[0]["retryIn"] != nil && lines[0]["err"] != nil) || failed == (lines[0]["duration"] != nil) {
+				t.Errorf("%s: %v", message, lines[0])
 			}
 		}
-		attach("healthy")
-		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.PermissionDenied}}})
-		va := attach("v")
-		keys := map[string]any{"driver": virtualDriver, "volumeAttachment": va.Name, "persistentVolume": "v", "node": "n", "volumeHandle": "v"}
-		with := func(more map[string]any) map[string]any {
-			for key, value := range keys {
-				more[key] = value
-			}
-			return more
-		}
-		check("Attach failed", 1, with(map[string]any{"operation": "attach", "cause": "PermissionDenied", "tries": 1}))
-		tries := v.calls(fakecsi.ControllerPublishVolume, "v", "id-n")
+		v.attach("healthy")
+		v.turn(failing(publish, codes.PermissionDenied))
+		va := v.attach("v")[0]
+		v.pass(4 * time.Second)
+		check("Attach failed", "attach", 1, "PermissionDenied")
+		tries := v.calls(publish, "v", "id-n")
 		if tries < 2 {
 			t.Errorf("%d tries in five seconds, want some", tries)
 		}
-		v.turn(fakecsi.Knobs{ClearFaults: true})
+		v.turn(healed)
 		v.pass(time.Minute)
-		check("Attached volume", 1, with(map[string]any{"operation": "attach", "tries": tries + 1}))
-
-		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerUnpublishVolume, Code: codes.Internal, Count: 1}}})
+		check("Attached volume", "attach", tries+1, nil)
+		v.turn(failingOnce(unpublish, codes.Internal))
 		v.delete(va)
 		v.pass(time.Minute)
-		check("Detach failed", 1, with(map[string]any{"operation": "detach", "cause": "Internal", "tries": 1}))
-		check("Detached volume", 1, with(map[string]any{"operation": "detach", "tries": 2}))
-		check("Attached volume", 1, nil)
+		check("Detach failed", "detach", 1, "Internal")
+		check("Detached volume", "detach", 2, nil)
 	})
 }
 
 func TestVolumeThatFailsForHoursIsLoggedEveryTenMinutesAndWhenTheCauseChanges(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.verbosity, v.driver.Retry.Max = 0, 10*time.Second
-		v.register("n", "id-n")
+		v.withNode("v")
 		v.start()
-		fail := func(causes ...codes.Code) {
-			v.turn(fakecsi.Knobs{ClearFaults: true})
-			for i, code := range causes {
-				f := fakecsi.Fault{Method: fakecsi.ControllerPublishVolume, Code: code}
-				if i < len(causes)-1 {
-					f.Count = 1
-				}
-				v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{f}})
-			}
-		}
-		fail(codes.Internal)
-		v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver}, v.attachment("v", "n"))
+		v.turn(failing(publish, codes.Internal))
+		v.create(v.attachment("v", "n"))
 		check := func(after time.Duration, want ...string) {
 			t.Helper()
 			v.pass(after)
@@ -125,7 +103,7 @@ func TestVolumeThatFailsForHoursIsLoggedEveryTenMinutesAndWhenTheCauseChanges(t 
 				t.Fatalf("the log has the causes %v, want %v", got, want)
 			}
 			last := lines[len(lines)-1]
-			if tries := v.calls(fakecsi.ControllerPublishVolume, "v", "id-n"); last["err"] == nil || last["tries"].(int) > tries || len(want) > 1 && last["tries"].(int) < 50 {
+			if tries := v.calls(publish, "v", "id-n"); last["err"] == nil || last["tries"].(int) > tries || len(want) > 1 && last["tries"].(int) < 50 {
 				t.Errorf("after %d tries the last line is %v", tries, last)
 			}
 		}
@@ -135,7 +113,8 @@ func TestVolumeThatFailsForHoursIsLoggedEveryTenMinutesAndWhenTheCauseChanges(t 
 			all = append(all, "Internal")
 			check(10*time.Minute, all...)
 		}
-		fail(codes.PermissionDenied)
+		v.turn(healed)
+		v.turn(failing(publish, codes.PermissionDenied))
 		check(5*time.Minute, append(all, "PermissionDenied")...)
 	})
 }
@@ -144,8 +123,7 @@ func TestEachChangeOfTheStateOfADriverIsOneLine(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.verbosity = 0
 		v.leased()
-		e := v.endpoint()
-		e.away.Store(true)
+		v.cut()
 		stop := v.start()
 		seen := 0
 		check := func(after time.Duration, want ...string) {
@@ -160,25 +138,21 @@ func TestEachChangeOfTheStateOfADriverIsOneLine(t *testing.T) {
 				t.Errorf("the log says\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 		}
-		mode := func(m registry.Mode) {
-			v.driver.Mode = m
-			v.updates <- registry.Snapshot{virtualDriver: v.driver}
-		}
 		check(time.Minute, "active Connecting: EOF")
 		release := v.holdLease("another")
-		e.mend()
+		v.mend()
 		check(time.Minute, "active WaitingForLease: held by another")
 		release()
 		check(time.Minute, "active Ready: <nil>")
-		e.cut()
+		v.cut()
 		check(5*time.Second, "active Lost: the connection has ended")
-		e.mend()
+		v.mend()
 		check(time.Minute, "active Ready: <nil>")
-		mode(registry.ModePaused)
+		v.mode(registry.ModePaused)
 		check(time.Minute, "active Draining: calls in flight may end", "paused Paused: paused by `mode: paused` in drivers.yaml")
-		mode(registry.ModeObserve)
+		v.mode(registry.ModeObserve)
 		check(time.Minute, "observe Ready: <nil>")
-		mode(registry.ModeActive)
+		v.mode(registry.ModeActive)
 		check(time.Minute, "active WaitingForLease: waiting for the other replicas to announce themselves", "active Ready: <nil>")
 		v.stealLease("another")
 		check(time.Minute, "active Draining: calls in flight may end", "active WaitingForLease: held by another")
@@ -193,24 +167,19 @@ func TestEachChangeOfTheStateOfADriverIsOneLine(t *testing.T) {
 func TestDriverThatHangsUpAllTheTimeDoesNotFloodTheLog(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.verbosity = 0
-		e := v.endpoint()
 		v.start()
 		const minutes = 30
 		began, ends := time.Now(), 0
 		for time.Since(began) < minutes*time.Minute+20*time.Second { // the line of the last minute is not the last change
 			v.pass(500 * time.Millisecond)
-			if s := e.session.Swap(nil); s != nil {
-				s.end()
-				ends++
+			if _, all := v.dialled(); len(all) > ends {
+				v.hangUp()
+				ends = len(all)
 			}
 		}
 		v.pass(2 * time.Minute)
-		lines, suppressed := v.logged("Driver state"), 0
-		for _, line := range lines {
-			if n, ok := line["suppressed"]; ok {
-				suppressed += n.(int)
-			}
-		}
+		lines := v.logged("Driver state")
+		suppressed := suppressed(lines)
 		if len(lines) < minutes || len(lines) > minutes+12 {
 			t.Errorf("%d lines in %d minutes, in which the driver hung up %d times", len(lines), minutes, ends)
 		}
@@ -221,7 +190,7 @@ func TestDriverThatHangsUpAllTheTimeDoesNotFloodTheLog(t *testing.T) {
 		if last := lines[len(lines)-1]; last["state"] != "Ready" || v.status().State != "Ready" {
 			t.Errorf("the driver is %s, and the last line is %v", v.status().State, last)
 		}
-		e.cut()
+		v.cut()
 		v.pass(time.Minute)
 		last := v.logged("Driver state")
 		if got := last[len(last)-1]; got["state"] != "Lost" {
@@ -236,26 +205,16 @@ func TestManyFailingVolumesDoNotFloodTheLog(t *testing.T) {
 		v.verbosity = 0
 		v.register("n", "id-n")
 		v.start()
-		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.Internal}}})
-		fail := func(name string) {
-			v.create(testbed.PersistentVolume{Name: name, Driver: virtualDriver}, v.attachment(name, "n"))
-		}
-		for i := range volumes {
-			fail(fmt.Sprint("v", i))
-		}
+		v.turn(failing(publish, codes.Internal))
+		v.many("v", volumes)
 		v.pass(time.Minute)
-		fail("last")
+		v.many("last", 1)
 		v.pass(time.Minute)
-		lines, suppressed := v.logged("Attach failed"), 0
-		for _, line := range lines {
-			if n, ok := line["suppressed"]; ok {
-				suppressed += n.(int)
-			}
+		lines := v.logged("Attach failed")
+		if n := suppressed(lines); len(lines) > 30 || len(lines)+n != volumes+1 {
+			t.Errorf("%d lines and %d suppressed for %d volumes", len(lines), n, volumes+1)
 		}
-		if len(lines) > 30 || len(lines)+suppressed != volumes+1 {
-			t.Errorf("%d lines and %d suppressed for %d volumes", len(lines), suppressed, volumes+1)
-		}
-		if last := lines[len(lines)-1]; last["persistentVolume"] != "last" {
+		if last := lines[len(lines)-1]; last["persistentVolume"] != "last0" {
 			t.Errorf("the last line is about %v", last["persistentVolume"])
 		}
 	})
