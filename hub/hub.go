@@ -38,6 +38,8 @@ type Hub struct {
 
 	options Options
 
+	following atomic.Bool // the first snapshot is being served
+
 	mu      sync.Mutex
 	drivers map[string]*served // by name, also those that are not served any more; guarded by mu
 }
@@ -77,9 +79,9 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 // Run serves the drivers of the latest snapshot until ctx ends, and returns when all have drained. The failure
 // of a driver does not end it. A Hub can run only once.
 func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
-	var synced, following atomic.Bool
-	h.options.Probes.Add(probes.Ready, "caches", check(&synced, 0, "the caches of the cluster's objects are not filled yet"))
-	h.options.Probes.Add(probes.Ready, "drivers", check(&following, 0, "which drivers to serve is not known yet"))
+	var synced atomic.Bool
+	h.options.Probes.Add(probes.Ready, "caches", check(&synced, 0, "the caches of the cluster's objects are not filled yet: the log names what cannot be listed"))
+	h.options.Probes.Add(probes.Ready, "drivers", check(&h.following, 0, "which drivers to serve is not known yet"))
 	h.options.Probes.Add(probes.Live, "caches", check(&synced, syncLimit, fmt.Sprintf("the caches of the cluster's objects are not filled after %s", syncLimit)))
 	h.options.Probes.Add(probes.Live, "queues", h.checkMoving)
 	// The caches outlive ctx: drivers that drain still read them.
@@ -101,7 +103,7 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	// their memory until the heap has doubled.
 	debug.FreeOSMemory()
 	synced.Store(true)
-	h.follow(ctx, updates, &following)
+	h.follow(ctx, updates)
 	return nil
 }
 
@@ -134,8 +136,11 @@ func (h *Hub) checkMoving() error {
 	return errors.Join(wedged...)
 }
 
-// served returns the managers' look functions, by driver.
+// served returns the managers' look functions, by driver; nil before the first snapshot.
 func (h *Hub) served() map[string]func() view.Driver {
+	if !h.following.Load() {
+		return nil
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	looks := map[string]func() view.Driver{}
@@ -159,9 +164,8 @@ type served struct {
 const windDownEvery = time.Second
 
 // follow serves the drivers of each snapshot until ctx ends, and returns when all have drained. It does not
-// interrupt a driver that is in the next snapshot too: the manager takes the new spec. follow sets following when it has
-// begun to serve the first snapshot.
-func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, following *atomic.Bool) {
+// interrupt a driver that is in the next snapshot too: the manager takes the new spec.
+func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	var latest registry.Snapshot
@@ -179,7 +183,7 @@ func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, foll
 		case <-look:
 		}
 		h.apply(ctx, &all, latest)
-		following.Store(true)
+		h.following.Store(true)
 	}
 }
 

@@ -1,10 +1,13 @@
 package hub
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 func TestCachesThatNeverFillAreFound(t *testing.T) {
@@ -24,4 +27,22 @@ func TestCachesThatNeverFillAreFound(t *testing.T) {
 			t.Errorf("caches that are filled: %v", err)
 		}
 	})
+}
+
+func TestWhichDriversAreServedIsNotKnownBeforeTheFirstSnapshot(t *testing.T) {
+	h := &Hub{}
+	if h.served() != nil {
+		t.Error("known before")
+	}
+	updates, ended := make(chan registry.Snapshot), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { h.follow(ctx, updates); close(ended) }()
+	for range 2 { // the first is applied when the second is taken
+		updates <- registry.Snapshot{}
+	}
+	if h.served() == nil {
+		t.Error("not known with a snapshot")
+	}
+	cancel()
+	<-ended
 }

@@ -142,6 +142,11 @@ func newHandler(o Options) http.Handler {
 			httpguard.Reject(w, failure{Code: http.StatusNotFound, Text: "only metrics and probes are served on this address: use kubectl port-forward for the status page, the API and profiles"})
 			return
 		}
+		// Before the caches and the drivers are known, all would seem unserved.
+		if err := o.Probes.Err(probes.Ready); err != nil && !strings.HasPrefix(r.URL.Path, "/debug/") {
+			httpguard.Reject(w, failure{Code: http.StatusServiceUnavailable, Text: "the hub has not started: " + err.Error()})
+			return
+		}
 		local.ServeHTTP(w, r)
 	})
 	return httpguard.Guard(o.AllowedHosts, all)

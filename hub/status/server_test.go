@@ -3,15 +3,18 @@ package status
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/httpguard"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/probes"
 )
 
 // startServer serves a fakeHub on a loopback port until the test ends, and returns its URL.
@@ -229,5 +232,30 @@ func TestARequestThatRunsWhenTheServerEndsIsAnswered(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("Run returned %v", err)
+	}
+}
+
+// Before the caches are filled, a page would show no driver, and every volume as one that nobody serves.
+func TestHubThatHasNotStartedShowsNoDriversAndVolumes(t *testing.T) {
+	h := newFakeHub()
+	var filled atomic.Bool
+	h.health.Add(probes.Ready, "caches", func() error {
+		if !filled.Load() {
+			return errors.New("the caches are not filled yet")
+		}
+		return nil
+	})
+	address := strings.TrimPrefix(startServer(t, h, func(o *Options) { o.Profiling = true }), "http://")
+	for _, started := range []bool{false, true} {
+		filled.Store(started)
+		for path, want := range map[string]int{
+			"/": http.StatusServiceUnavailable, "/api/v1/overview": http.StatusServiceUnavailable, "/api/v1/attachments": http.StatusServiceUnavailable,
+			"/metrics": http.StatusOK, "/livez": http.StatusOK, "/debug/pprof/": http.StatusOK,
+		} {
+			code, body := send(t, address, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+			if says := strings.Contains(body, "the hub has not started: the caches are not filled yet"); started && code != http.StatusOK || !started && (code != want || says != (want != http.StatusOK)) {
+				t.Errorf("started %t: %s: %d %s", started, path, code, body)
+			}
+		}
 	}
 }

@@ -96,6 +96,9 @@ func (a attachment) needsDriver() bool {
 // makes the time move on with each attach, detach and error that it writes; nobody does for a driver that nobody serves.
 func (v *View) Unserved() (counts map[string]int, since map[string]time.Time) {
 	counts, since = map[string]int{}, map[string]time.Time{}
+	if v.Served() == nil {
+		return counts, since
+	}
 	driverOf := v.driversByName()
 	for _, va := range v.Cluster.AllAttachments() {
 		attacher := va.Spec.Attacher

@@ -41,12 +41,23 @@ func TestVolumeAttachmentThatNobodyWorksOnIsToldFromOneOfABusyAttacher(t *testin
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, _ := standby(t, attachmentOf("va", func(va *storagev1.VolumeAttachment) { va.CreationTimestamp = at(0) }, test.change))
-			v.Served = func() map[string]func() Driver { return nil }
+			v.Served = func() map[string]func() Driver { return map[string]func() Driver{} }
 			_, since := v.Unserved()
 			got := since["d"]
 			if test.want == none && !got.IsZero() || test.want != none && !got.Equal(at(test.want).Time) {
 				t.Errorf("got %v, want minute %d", got, test.want)
 			}
 		})
+	}
+}
+
+// A metric of unserved drivers would fire an alert while a hub cannot start.
+func TestNoDriverCountsAsUnservedBeforeItIsKnownWhichAreServed(t *testing.T) {
+	v, _ := standby(t, attachmentOf("va"))
+	for served, want := range map[bool]int{true: 1, false: 0} {
+		v.Served = func() map[string]func() Driver { return map[bool]map[string]func() Driver{true: {}}[served] }
+		if counts, _ := v.Unserved(); len(counts) != want {
+			t.Errorf("known %t: unserved %v", served, counts)
+		}
 	}
 }

@@ -26,7 +26,7 @@ type View struct {
 	Leases  Leases // nil: there are none
 	LeaseOf func(registry.Driver) lease.Name
 	Rights  RightsFunc                      // nil: nobody can tell
-	Served  func() map[string]func() Driver // what is known of each served driver, by name
+	Served  func() map[string]func() Driver // what is known of each served driver, by name; nil: not known yet
 
 	answers sync.Map // of answers, by driver
 	asking  singleflight.Group

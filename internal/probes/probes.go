@@ -39,6 +39,19 @@ func (p *Probes) Add(path, name string, run func() error) {
 	p.checks = append(p.checks, check{path, name, run})
 }
 
+// Err returns the error of the first check of a probe that does not hold, nil if all hold.
+func (p *Probes) Err(path string) error {
+	p.mu.Lock()
+	checks := slices.Clone(p.checks)
+	p.mu.Unlock()
+	for _, c := range checks {
+		if err := c.run(); c.path == path && err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ServeHTTP answers 200 "ok" if all checks of the probe hold, else 500. It lists the checks if one does not hold or if
 // ?verbose asks for it, in the form of kube-apiserver's probes.
 func (p *Probes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
