@@ -39,7 +39,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require k8s.io/cli-runtime v0.37.2
+require (
+	k8s.io/cli-runtime v0.37.2
+	k8s.io/kubectl v0.37.0
+)
 
 require (
 	dario.cat/mergo v1.0.1 // indirect
@@ -144,7 +147,6 @@ require (
 	k8s.io/apiextensions-apiserver v0.37.0 // indirect
 	k8s.io/apiserver v0.37.2 // indirect
 	k8s.io/kube-openapi v0.0.0-20260821135717-be32def86098 // indirect
-	k8s.io/kubectl v0.37.0 // indirect
 	k8s.io/utils v0.0.0-20260707023825-cf1189d6abe3 // indirect
 	oras.land/oras-go/v2 v2.6.2 // indirect
 	sigs.k8s.io/controller-runtime v0.24.1 // indirect
