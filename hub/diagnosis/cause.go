@@ -113,8 +113,22 @@ var advice = map[Verdict]string{
 	WriteForbidden:     "Check the hub's ClusterRole and its bindings: the API server denied a read or a write.",
 }
 
+// detachAdvice has what is not as in advice where a detach fails.
+var detachAdvice = map[Verdict]string{
+	"NotFound":           "Look in the storage system. If the volume or the machine is gone, nothing is attached: remove the finalizer of the attacher from the VolumeAttachment. The driver should answer OK then (CSI specification).",
+	"FailedPrecondition": "Look in the storage system for what keeps the volume attached to node {node}, and at the log of the driver's controller.",
+}
+
 // secretError is how the error of a secret begins.
 var secretError = regexp.MustCompile(`^read (secret \S+) for the call: `)
+
+// DetachAction is Action for the error of a detach.
+func (c Cause) DetachAction(node, volume, text string) string {
+	if action, ok := detachAdvice[Verdict(c.Code)]; ok {
+		return strings.ReplaceAll(action, "{node}", node)
+	}
+	return c.Action(node, volume, text)
+}
 
 // Action returns what to do about an error, of a volume for a node. text is that of the error, "" if it is not known.
 func (c Cause) Action(node, volume, text string) string {

@@ -111,13 +111,19 @@ func (in DiagnosisInput) failed() diagnosis.Diagnosis {
 	}
 	cause := a.Cause()
 	_, text := diagnosis.Parse(a.LastError, cause.Code)
-	d := a.says(diagnosis.LastError, "the last try failed", cause.Action(a.Node, a.PersistentVolume, text))
+	action := cause.Action
+	if a.Operation == Detach {
+		action = cause.DetachAction
+	}
+	d := a.says(diagnosis.LastError, "the last try failed", action(a.Node, a.PersistentVolume, text))
 	d.Last, d.Detail = a.LastErrorTime, text
 	switch cause.Verdict {
 	case diagnosis.BackendError:
 		d.Verdict, d.Object = cause.Verdict, "driver "+a.Driver
 		d.Fact = fmt.Sprintf("answered %s to %s", cause.Code, a.method())
-		if cause.Code == "DeadlineExceeded" && slices.ContainsFunc(ownDeadline, func(words string) bool { return strings.Contains(text, words) }) {
+		// A driver passes on the error of its own calls, too. It has answered if so many tries would have taken longer.
+		answered := a.Tries > 1 && passed(a.Since, in.Now) < time.Duration(a.Tries-1)*timeout
+		if cause.Code == "DeadlineExceeded" && !answered && slices.ContainsFunc(ownDeadline, func(words string) bool { return strings.Contains(text, words) }) {
 			d.Fact, d.Detail = fmt.Sprintf("did not answer %s in time", a.method()), cause.Code
 			if timeout > 0 {
 				d.Fact = fmt.Sprintf("did not answer %s within %s", a.method(), registry.FormatDuration(timeout))

@@ -75,9 +75,16 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 			a.State, a.LastError, a.Call = Stuck, "context canceled", Call{Method: "ControllerPublishVolume", Since: now.Add(-8*time.Minute - 12*time.Second)}
 		}, summary: "VolumeAttachment csi-1: ControllerPublishVolume unanswered for 8m12s.\nVolumeAttachment csi-1: the last try failed: context canceled.", do: "log of the driver's controller"},
 		"the deadline passed": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
-			a.LastError = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+			a.LastError, a.Since = "rpc error: code = DeadlineExceeded desc = context deadline exceeded", now.Add(-20*time.Minute)
 		},
 			summary: "driver a.example.com: did not answer ControllerPublishVolume within 2m: DeadlineExceeded.", do: "timeout"},
+		"the driver's own deadline passed": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
+			a.LastError, a.Since = "rpc error: code = DeadlineExceeded desc = context deadline exceeded", now.Add(-9*time.Second)
+		},
+			summary: "driver a.example.com: answered DeadlineExceeded to ControllerPublishVolume: context deadline exceeded.", do: "log of the driver's controller"},
+		"volume gone at a detach": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
+			a.Operation, a.LastError = Detach, "rpc error: code = NotFound desc = volume v-1 not found"
+		}, summary: "driver a.example.com: answered NotFound to ControllerUnpublishVolume: volume v-1 not found.", do: "remove the finalizer of the attacher"},
 		"the driver gave up": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = "rpc error: code = DeadlineExceeded desc = the cloud did not answer"
 		},

@@ -21,7 +21,9 @@ func (d *Driver) FullNode(node string) *FullNode {
 func (n FullNode) Diagnose(driver string) diagnosis.Diagnosis {
 	d := diagnosis.New(diagnosis.NodeFull, "Node "+n.Node, "can have no more volumes of driver "+driver, "its CSINode has no limit (allocatable.count)",
 		fmt.Sprintf("Move the waiting Pod to another node: cordon node %s and delete the Pod, so that its controller makes it again. Uncordon the node when the Pod runs elsewhere.", n.Node)).From(n.Since)
-	if n.Limit > 0 {
+	if n.Limit == 0 {
+		d.Actions = append(d.Actions, "If the driver's error names a quota of the storage system, raise the quota: another node does not help.")
+	} else {
 		d.Detail = "its limit is " + count(n.Limit) + " (allocatable.count of the CSINode)"
 	}
 	if n.Waiting > 0 { // else not more than the limit is known

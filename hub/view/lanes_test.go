@@ -107,6 +107,11 @@ func TestFailingAndStuckVolumesAreCountedAsTheirStatesSay(t *testing.T) {
 	q.End(run("pauses", true), queue.BackOff(queue.AttachLane, time.Hour))
 	run("first", false)
 	run("again", true)
+	target := attach.Target{VolumeHandle: "dangling", NodeID: "n"}
+	q.Add(queue.DanglingKey(target), queue.DetachLane, queue.Place{Target: target})
+	dangling, _ := q.Start(now) // counts as dangling only
+	q.Failed(dangling, attach.Detaching, "no", diagnosis.Cause{})
+	q.End(dangling, queue.BackOff(queue.DetachLane, time.Hour))
 	q.Add(queue.AttachmentKey("waits"), queue.AttachLane, queue.Place{})
 	v.Served = func() map[string]func() Driver { return map[string]func() Driver{"d": func() Driver { return d }} }
 	want := map[string]status.AttachmentState{"first": status.Attaching, "again": status.Failing, "pauses": status.Failing, "stuck": status.Stuck, "waits": status.Waiting}

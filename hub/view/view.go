@@ -181,7 +181,8 @@ func (v *View) lanes(d *Driver, now time.Time) []status.Lane {
 				one.Stuck, one.StuckSince = 1, since
 			}
 		}
-		if one.Stuck == 0 && p.IsFailing() {
+		// A dangling volume counts as that.
+		if one.Stuck == 0 && key.Kind != queue.DanglingKind && p.IsFailing() {
 			one.Failing, one.FailingSince = 1, since
 		}
 		switch p.State {
