@@ -90,7 +90,7 @@ func TestADriverStaysWithWhoTookItFromAnOwnerThatDidNot(t *testing.T) {
 				want = c
 				moves++
 			}
-			if got := w.servers.by[d]; got != want {
+			if got := w.servers.of(d); got != want {
 				t.Errorf("%s is served by %s, want %s", d, got.options.Identity, want.options.Identity)
 			}
 		}

@@ -214,7 +214,7 @@ func TestPagesStaySmallWithManyDriversAndVolumeAttachments(t *testing.T) {
 
 func BenchmarkPages(b *testing.B) {
 	h := newBusyHub(100, 10000)
-	handler := newHandler(Options{Source: h, Metrics: h.metrics})
+	handler := newHandler(Options{Source: h, Metrics: h.metrics, Probes: h.health})
 	for name, path := range map[string]string{"overview": "/", "list": "/attachments", "driver": "/drivers/" + busyName(1), "attachment": "/attachments/" + vaName(1)} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

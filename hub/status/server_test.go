@@ -79,7 +79,7 @@ func TestListenFailsWhenThePortIsTaken(t *testing.T) {
 	}
 	defer taken.Close()
 	h := newFakeHub()
-	if _, err := Listen(t.Context(), Options{Endpoint: taken.Addr().String(), Source: h, Metrics: h.metrics}); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) {
+	if _, err := Listen(t.Context(), Options{Endpoint: taken.Addr().String(), Source: h, Metrics: h.metrics, Probes: h.health}); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) {
 		t.Errorf("got %v, want an error that names the address", err)
 	}
 }
@@ -199,7 +199,7 @@ func (h slowHub) Attachments(AttachmentFilter) []Attachment {
 
 func TestARequestThatRunsWhenTheServerEndsIsAnswered(t *testing.T) {
 	h := slowHub{newFakeHub(), make(chan struct{}), make(chan struct{})}
-	s, err := Listen(t.Context(), Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics})
+	s, err := Listen(t.Context(), Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics, Probes: h.health})
 	if err != nil {
 		t.Fatal(err)
 	}
