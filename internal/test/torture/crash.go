@@ -187,11 +187,14 @@ func (r *crashing) begin(ctx context.Context) error {
 	if err := r.each(ctx, func(ctx context.Context, t *trial) error { return t.trigger(ctx, t) }); err != nil {
 		return err
 	}
-	if lag == nil || !r.lag.Late {
-		return r.touch(ctx)
+	if lag != nil && r.lag.Late {
+		if err := r.pass(ctx); err != nil {
+			return err
+		}
+		lag.Begin()
 	}
-	defer lag.Begin()
-	return r.pass(ctx)
+	r.keepTouching(ctx)
+	return nil
 }
 
 // pass changes an object of the resource that lags, and waits until the second process has seen that.
@@ -313,6 +316,5 @@ func (r *crashing) crash(ctx context.Context, compete func()) error {
 		wait(ctx, lagTime)
 		lag.End()
 	}
-	r.keepTouching(ctx)
 	return nil
 }
