@@ -22,6 +22,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/probes"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
@@ -120,7 +121,7 @@ func (s source) Attachments(status.AttachmentFilter) []status.Attachment {
 // serve runs the HTTP side of a replica and returns its port.
 func serve(t *testing.T, s status.Source) int32 {
 	t.Helper()
-	server, err := status.Listen(t.Context(), status.Options{Endpoint: "127.0.0.1:0", Source: s, Metrics: status.NewMetrics()})
+	server, err := status.Listen(t.Context(), status.Options{Endpoint: "127.0.0.1:0", Source: s, Metrics: status.NewMetrics(), Probes: new(probes.Probes)})
 	if err != nil {
 		t.Fatal(err)
 	}
