@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -83,16 +82,6 @@ func (l listening) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (s *scene) VolumeAttachmentWritten(*storagev1.VolumeAttachment) {}
 func (s *scene) PersistentVolumeWritten(*Volume)                     {}
-
-// heard returns the writes since the last time, in order of their paths.
-func (s *scene) heard() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	said := s.writes
-	s.writes = nil
-	slices.Sort(said)
-	return said
-}
 
 func (s *scene) inputs() Inputs {
 	return Inputs{VolumeAttachment: s.attachment(), PersistentVolume: s.volume(), CSINode: csiNode("id-1")}

@@ -175,9 +175,6 @@ func callTo(c attach.Controller) func(context.Context, string, func(context.Cont
 	}
 }
 
-// unlimited lets every write pass.
-func unlimited(context.Context) error { return nil }
-
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -11,25 +11,11 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/ptr"
 )
-
-// make makes the lease of a driver, held, after seven transitions.
-func (w *world) make(driver, holder string, seconds int32) *coordinationv1.Lease {
-	w.t.Helper()
-	now, seven := metav1.NowMicro(), int32(7)
-	l, err := w.kube.CoordinationV1().Leases(w.namespace).Create(w.ctx, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: registry.LeaseName(driver)},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
-			AcquireTime: &now, RenewTime: &now, LeaseTransitions: &seven},
-	}, metav1.CreateOptions{})
-	must(w.t, err)
-	return l
-}
 
 // steal writes another holder into the lease, whatever it says.
 func (w *world) steal(driver, holder string) {

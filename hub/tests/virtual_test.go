@@ -336,7 +336,7 @@ func (v *virtual) dangled() []status.DanglingPublication {
 func (v *virtual) wantDangling(n int) {
 	v.t.Helper()
 	if got := v.dangled(); len(got) != n {
-		v.t.Errorf("%d dangling publications, want %d: %+v", len(got), n, got)
+		v.t.Fatalf("%d dangling publications, want %d: %+v", len(got), n, got)
 	}
 }
 
