@@ -24,6 +24,7 @@ func HealthOfAttachment(in DiagnosisInput) Health {
 		h.State = Standby
 	case a.State == Stuck, a.State == Unserved && a.Operation != "" && due >= unservedTooLong:
 		h.State = Broken
+	case a.State == Idle && in.Driver != nil && in.Driver.NoAttach && in.Driver.Mode == modeActive:
 	case a.State == Failing, a.State == Unserved && a.Operation != "" && due >= slow:
 	case (a.State == Waiting || a.State == Attaching || a.State == Detaching) && (due >= slow || a.Waiting.Kind == WaitForCapacity ||
 		// Nothing is done until somebody acts, or the driver is back.

@@ -28,7 +28,7 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 	case a.Fault.Verdict != "":
 		return []diagnosis.Diagnosis{a.Fault}
 	case a.State == Idle && in.Driver != nil && in.Driver.NoAttach:
-		return []diagnosis.Diagnosis{a.says(diagnosis.AttachNotRequired, "needs no attach: its CSIDriver has attachRequired: false")}
+		return []diagnosis.Diagnosis{a.says(diagnosis.AttachNotRequired, "not attached: its CSIDriver has attachRequired: false", "Run csi-attach-hub explain driver/"+a.Driver+" for what to do.")}
 	case a.State == Idle:
 		return []diagnosis.Diagnosis{a.says(diagnosis.NothingToDo, "no operation is due, and it is not marked attached")}
 	case in.Driver == nil || a.State == Unserved:

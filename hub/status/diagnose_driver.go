@@ -94,6 +94,10 @@ func DiagnoseNoAttach(d Driver) diagnosis.Diagnosis {
 		"If they need none, remove the driver from the configuration when nothing of it is attached any more.")
 }
 
+// unrenewedAfter is how long a lease must not have been renewed for its holder to count as gone: holders renew it more
+// often, also those of drivers with long leases.
+const unrenewedAfter = 40 * time.Second
+
 // cannotTake is how hub/lease begins the reason of a lease that the API server refuses.
 const cannotTake = "the lease cannot be taken: "
 
@@ -128,6 +132,10 @@ func DiagnoseLease(l Lease, reason string, replicas []string, now time.Time) dia
 		return says(diagnosis.LeaseHeld, "held by another replica of the hub ("+l.Holder+")", l.Since, renewed,
 			"Look at the status page of that replica, or ask all replicas with csi-attach-hub status.")
 	}
+	if passed(l.Renewed, now) >= unrenewedAfter {
+		return says(diagnosis.LeaseHolderGone, fmt.Sprintf("held by another attacher (%s), which has not renewed it", l.Holder), l.Renewed, "",
+			"Make sure that its holder is gone, and free the lease, or wait until it expires: the hub takes it then.")
+	}
 	return says(diagnosis.LeaseHeld, "held by another attacher ("+l.Holder+")", l.Since, renewed,
 		"End that attacher if the hub should work for the driver: remove the csi-attacher container from the driver's Deployment. The hub takes the lease when it is released or has expired.",
 		"Until then, look at the log of that attacher.")
@@ -147,13 +155,16 @@ func (l Lease) State() string {
 	return "has no holder"
 }
 
+// NobodyAttaches is what to do if nobody holds the lease of a driver that the hub only observes.
+const NobodyAttaches = "Start the driver's csi-attacher, with leader election and in the namespace of the lease. Or end any attacher that works without leader election, and set the driver's mode to active."
+
 // observed: the hub only observes the driver. Another attacher should work for it.
 func (d Driver) observed() diagnosis.Diagnosis {
 	found := d.says(diagnosis.DriverObserved, "only observed", "`mode: observe` in drivers.yaml")
 	switch l := d.Lease; {
 	case l.Holder == "" && (l.Name != "" || l.Expired()):
 		found.Detail += "; its lease " + l.State() + ", so its volumes may not be attached at all"
-		found.Actions = []string{"Check that the driver's csi-attacher runs, with leader election and in the namespace of the lease, and renews it."}
+		found.Actions = []string{NobodyAttaches}
 	case l.Holder != "":
 		found.Detail, found.Actions = found.Detail+"; its lease "+l.State(), []string{"Look at the log of the attacher that holds the lease."}
 	}

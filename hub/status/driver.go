@@ -157,8 +157,8 @@ type Lease struct {
 	Holder    string    `json:"holder,omitempty"` // identity; empty if nobody holds it, or if it has expired
 	Since     time.Time `json:"since,omitzero"`   // when the holder took it
 	Mine      bool      `json:"mine"`             // this process may work for the driver
-	// LastHolder is who let the lease expire, and Renewed when it was renewed last, by the clock of LastHolder.
-	// Empty if the lease is held or was released.
+	// LastHolder is who let the lease expire, and Renewed when it was renewed last, by the clock of its holder.
+	// LastHolder is empty if the lease is held or was released.
 	LastHolder string    `json:"lastHolder,omitempty"`
 	Renewed    time.Time `json:"renewed,omitzero"`
 	Renews     bool      `json:"renews,omitempty"` // this process sees the holder renew the lease

@@ -77,8 +77,8 @@ func (d Driver) serviceState(found diagnosis.Verdict, replicas []string, now tim
 	case diagnosis.DriverDraining, diagnosis.DriverStarting:
 		return Attention
 	case diagnosis.DriverObserved:
-		return either(d.Lease.Holder == "" && d.Lease.Name != "" && late, Attention, Standby)
-	case diagnosis.LeaseHeld:
+		return either(d.Lease.Holder == "" && d.Lease.Name != "", Attention, Standby)
+	case diagnosis.LeaseHeld, diagnosis.LeaseHolderGone:
 		return either(servedElsewhere, Standby, Attention)
 	case diagnosis.LeaseFree, diagnosis.LeaseExpired:
 		return either(late, Broken, Standby) // it waits for a replica, not for a right

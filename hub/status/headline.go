@@ -3,14 +3,8 @@ package status
 import (
 	"cmp"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
-
-// aboutVolumes are the reasons of a driver's health that count volumes: the headline counts these itself.
-var aboutVolumes = []diagnosis.Verdict{diagnosis.Stuck, diagnosis.Retrying, diagnosis.Queued, diagnosis.NodeFull}
 
 // Headline returns the first line of the page and of the subcommand status, what matters most first: "drivers.yaml
 // rejected (1 mistake); 3 volumes stuck; all drivers answer". trouble has the VolumeAttachments whose health is broken or
@@ -33,13 +27,10 @@ func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthSta
 		worst(Attention)
 		parts = append(parts, cmp.Or(strings.Join(rejected, ", "), "configuration")+" rejected ("+plural(len(c.Errors), "mistake", "mistakes")+")")
 	}
-	health, volumes, servedBy, own := map[HealthState]int{}, map[AttachmentState]int{}, map[string]int{}, 0
+	health, volumes, servedBy := map[HealthState]int{}, map[AttachmentState]int{}, map[string]int{}
 	for _, d := range drivers {
 		worst(d.Health.State)
 		health[d.Health.State]++
-		if d.Health.State == Attention && (!d.Up || slices.ContainsFunc(d.Health.Reasons, func(r Reason) bool { return !slices.Contains(aboutVolumes, r.Verdict) })) {
-			own++
-		}
 	}
 	for _, a := range trouble {
 		worst(a.Health.State)
@@ -61,8 +52,8 @@ func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthSta
 	case len(drivers) == 0:
 		worst(Standby)
 		parts = append(parts, "no driver is served")
-	case own > 0 || health[Attention] > 0 && len(trouble) == 0:
-		add(cmp.Or(own, health[Attention]), "driver needs attention", "drivers need attention")
+	case health[Attention] > 0:
+		add(health[Attention], "driver needs attention", "drivers need attention")
 	case health[Broken] == 0:
 		parts = append(parts, "all drivers answer")
 	}

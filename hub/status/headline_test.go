@@ -16,9 +16,6 @@ func TestHeadlineSaysWhatMattersMostFirst(t *testing.T) {
 	connecting.Up = false
 	stuck, waiting, attached := volume(Stuck, Broken), volume(Waiting, Attention), volume(Attached, Attention)
 	unserved := volume(Unserved, Attention)
-	own, volumesFail := driver(Attention), driver(Attention)
-	own.Health.Reasons = []Reason{{Diagnosis: diagnosis.Diagnosis{Verdict: diagnosis.CallUnanswered}}}
-	volumesFail.Health.Reasons = []Reason{{Diagnosis: diagnosis.Diagnosis{Verdict: diagnosis.Stuck}}}
 	rejected := Config{Files: []ConfigFile{{Path: "/etc/hub/drivers.yaml", Rejected: "/etc/hub/drivers.yaml was rejected"}, {Path: "/etc/hub/fine.yaml"}}, Errors: []string{"drivers.yaml:3: no"}}
 	for name, tt := range map[string]struct {
 		config  Config
@@ -27,18 +24,18 @@ func TestHeadlineSaysWhatMattersMostFirst(t *testing.T) {
 		state   HealthState
 		text    string
 	}{
-		"nothing":                           {Config{}, nil, nil, Standby, "no driver is served"},
-		"nothing, and volumes wait":         {Config{}, nil, []Attachment{unserved, unserved}, Attention, "2 volumes unserved; no driver is served"},
-		"fine":                              {Config{}, []Driver{driver(Fine)}, nil, Fine, "all drivers answer"},
-		"standby":                           {Config{}, []Driver{driver(Fine), driver(Standby)}, nil, Standby, "all drivers answer"},
-		"rejected, and all else fine":       {rejected, []Driver{driver(Fine)}, nil, Attention, "drivers.yaml rejected (1 mistake); all drivers answer"},
-		"rejected, and nothing served":      {Config{Errors: []string{"a", "b"}}, nil, nil, Attention, "configuration rejected (2 mistakes); no driver is served"},
-		"rejected and stuck":                {rejected, []Driver{driver(Attention)}, []Attachment{stuck, stuck, stuck}, Broken, "drivers.yaml rejected (1 mistake); 3 volumes stuck; all drivers answer"},
-		"broken":                            {Config{}, []Driver{driver(Broken), driver(Fine), driver(Attention)}, []Attachment{stuck, failed, volume(Detaching, Attention), waiting, waiting, unserved, attached, volume(Idle, Attention)}, Broken, "1 driver broken; 1 volume stuck; 1 volume failing; 1 volume unserved; 1 volume slow; 2 volumes waiting; 2 volumes need attention"},
-		"attention without a volume":        {Config{}, []Driver{driver(Attention), driver(Fine)}, nil, Attention, "1 driver needs attention"},
-		"a driver with a reason of its own": {Config{}, []Driver{own, volumesFail}, []Attachment{stuck}, Broken, "1 volume stuck; 1 driver needs attention"},
-		"found, and not served":             {Config{Conflicts: []Conflict{{Driver: "a", Winner: "drivers.yaml:3"}, {Driver: "b"}}}, []Driver{driver(Fine)}, nil, Attention, "1 driver not served; all drivers answer"},
-		"not connected yet":                 {Config{}, []Driver{connecting}, []Attachment{waiting}, Attention, "1 volume waiting; 1 driver needs attention"},
+		"nothing":                        {Config{}, nil, nil, Standby, "no driver is served"},
+		"nothing, and volumes wait":      {Config{}, nil, []Attachment{unserved, unserved}, Attention, "2 volumes unserved; no driver is served"},
+		"fine":                           {Config{}, []Driver{driver(Fine)}, nil, Fine, "all drivers answer"},
+		"standby":                        {Config{}, []Driver{driver(Fine), driver(Standby)}, nil, Standby, "all drivers answer"},
+		"rejected, and all else fine":    {rejected, []Driver{driver(Fine)}, nil, Attention, "drivers.yaml rejected (1 mistake); all drivers answer"},
+		"rejected, and nothing served":   {Config{Errors: []string{"a", "b"}}, nil, nil, Attention, "configuration rejected (2 mistakes); no driver is served"},
+		"rejected and stuck":             {rejected, []Driver{driver(Attention)}, []Attachment{stuck, stuck, stuck}, Broken, "drivers.yaml rejected (1 mistake); 3 volumes stuck; 1 driver needs attention"},
+		"broken":                         {Config{}, []Driver{driver(Broken), driver(Fine), driver(Attention)}, []Attachment{stuck, failed, volume(Detaching, Attention), waiting, waiting, unserved, attached, volume(Idle, Attention)}, Broken, "1 driver broken; 1 volume stuck; 1 volume failing; 1 volume unserved; 1 volume slow; 2 volumes waiting; 2 volumes need attention; 1 driver needs attention"},
+		"attention without a volume":     {Config{}, []Driver{driver(Attention), driver(Fine)}, nil, Attention, "1 driver needs attention"},
+		"each driver whose health it is": {Config{}, []Driver{driver(Attention), connecting}, []Attachment{stuck}, Broken, "1 volume stuck; 2 drivers need attention"},
+		"found, and not served":          {Config{Conflicts: []Conflict{{Driver: "a", Winner: "drivers.yaml:3"}, {Driver: "b"}}}, []Driver{driver(Fine)}, nil, Attention, "1 driver not served; all drivers answer"},
+		"not connected yet":              {Config{}, []Driver{connecting}, []Attachment{waiting}, Attention, "1 volume waiting; 1 driver needs attention"},
 	} {
 		if state, text := Headline(tt.config, tt.drivers, tt.trouble); state != tt.state || text != tt.text {
 			t.Errorf("%s: got %s, %q, want %s, %q", name, state, text, tt.state, tt.text)

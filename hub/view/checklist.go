@@ -245,7 +245,7 @@ func (v *View) checkRights(ctx context.Context, d registry.Driver) status.Check 
 	case err != nil:
 		return open("Check the API server.", "not known: %v", err)
 	case len(missing) == 0:
-		return passed("the hub has all that it needs")
+		return passed("the hub has all that it needs, apart from Secrets")
 	}
 	text, required := "missing: "+missing[0].String(), !missing[0].Optional
 	for _, r := range missing[1:] {
@@ -262,7 +262,6 @@ func (v *View) checkRights(ctx context.Context, d registry.Driver) status.Check 
 func checkLease(d Driver, now time.Time) status.Check {
 	l, active := d.Lease, d.Mode == string(registry.ModeActive)
 	lease := l.Namespace + "/" + l.Name
-	without := "End another attacher that works without leader election, or with its lease elsewhere, before the driver is made active."
 	switch {
 	case l.Name == "" && active:
 		return passed("this hub runs without leader election: no other attacher may work for the driver")
@@ -284,9 +283,9 @@ func checkLease(d Driver, now time.Time) status.Check {
 		if !l.Renewed.IsZero() {
 			howLong = " for " + diagnosis.Length(now.Sub(l.Renewed))
 		}
-		return open(without, "%s was not renewed%s, last by %s: nobody holds it; made active, the hub takes it at once", lease, howLong, l.LastHolder)
+		return open(status.NobodyAttaches, "%s was not renewed%s, last by %s: nobody holds it; made active, the hub takes it at once", lease, howLong, l.LastHolder)
 	case l.Holder == "":
-		return open(without, "nobody holds %s", lease)
+		return open(status.NobodyAttaches, "nobody holds %s", lease)
 	case !l.Renews:
 		return open("", "not known yet: the hub has not seen %s renew %s", l.Holder, lease)
 	}

@@ -110,7 +110,7 @@ func (v *View) Lease(d registry.Driver) status.Lease {
 	if holder, _ := v.Leases.Holder(name); holder.Expired {
 		l.LastHolder, l.Renewed = holder.Identity, holder.Renewed
 	} else {
-		l.Holder, l.Since, l.Renews = holder.Identity, holder.Since, holder.Renews
+		l.Holder, l.Since, l.Renewed, l.Renews = holder.Identity, holder.Since, holder.Renewed, holder.Renews
 	}
 	return l
 }

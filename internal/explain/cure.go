@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,14 +19,14 @@ import (
 // for a dangling volume.
 func (v *volume) cure(f *diagnosis.Diagnosis) {
 	switch f.Verdict {
-	case diagnosis.LeaseHeld:
+	case diagnosis.LeaseHolderGone:
 		v.freeLease(f)
 	case diagnosis.SecretMissing:
 		if namespace, name, named := strings.Cut(v.secret(), "/"); named {
 			f.Commands = v.commands([]string{"kubectl", "-n", namespace, "create", "secret", "generic", name, "--from-env-file=FILE"})
 			f.Actions = append(f.Actions, "FILE has its keys and values, one KEY=VALUE in a line, as the driver's documentation has them.")
 		}
-	case diagnosis.NodeMissing:
+	case diagnosis.NodeMissing, diagnosis.VolumeMissing:
 		v.withdraw(f)
 	case diagnosis.AttachedElsewhere:
 		v.outOfService(f)
@@ -66,7 +65,7 @@ func (e *explainer) commands(lines ...[]string) []string {
 	return e.through(diagnosis.Commands(lines...))
 }
 
-// withdraw deletes a VolumeAttachment for a node that is gone, after the Pods that ask for it. The hub removes its finalizer
+// withdraw deletes a VolumeAttachment for a node or a volume that is gone, after the Pods that ask for it. The hub removes its finalizer
 // only after it has detached what may be attached.
 func (v *volume) withdraw(f *diagnosis.Diagnosis) {
 	va := v.va.value
@@ -134,22 +133,14 @@ func (v *volume) requireAttach(f *diagnosis.Diagnosis) {
 	f.Commands = v.through(append([]string{strings.Join(change, " | ")}, diagnosis.Commands(lines...)...))
 }
 
-// unrenewedAfter is how long a lease must not have been renewed for its holder to count as gone: holders renew it more
-// often, also those of drivers with long leases.
-const unrenewedAfter = 40 * time.Second
-
 // freeLease takes the lease away from another attacher that is gone.
 func (v *volume) freeLease(f *diagnosis.Diagnosis) {
 	l := v.leaseRead.value
-	ours := slices.Contains(v.view.Members(), v.lease.Holder)
-	read := l != nil && l.Spec.RenewTime != nil && v.lease.Duration > 0 // else the hub sees another holder
-	if ours || !read || v.now.Sub(v.lease.Renewed) < unrenewedAfter {
+	if l == nil || l.Spec.RenewTime == nil || v.lease.Duration == 0 { // the hub sees another holder
 		return
 	}
-	*f = v.finding(diagnosis.Diagnosis{Verdict: diagnosis.LeaseHolderGone, Object: f.Object,
-		Fact:    fmt.Sprintf("held by %s, which has not renewed it for %s", v.lease.Holder, diagnosis.Length(v.now.Sub(v.lease.Renewed))),
-		Detail:  fmt.Sprintf("it expires in %s if it is not renewed", diagnosis.Length(v.lease.Renewed.Add(v.lease.Duration).Sub(v.now))),
-		Actions: []string{"Make sure that its holder is gone, and free the lease, or wait until it expires: the hub takes it then. The command changes nothing if the holder has renewed the lease in the meantime: then it lives."}})
+	f.Detail = fmt.Sprintf("it expires in %s if it is not renewed", diagnosis.Length(v.lease.Renewed.Add(v.lease.Duration).Sub(v.now)))
+	f.Actions = append(f.Actions, "The command changes nothing if the holder has renewed the lease in the meantime: then it lives.")
 	type operation map[string]any
 	patch, err := json.Marshal([]operation{ // its tests make it fail if the lease has changed
 		{"op": "test", "path": "/spec/holderIdentity", "value": v.lease.Holder}, {"op": "test", "path": "/spec/renewTime", "value": l.Spec.RenewTime},

@@ -21,7 +21,7 @@ var attacherCures = []cure{
 			s.holdLease(s.ctx, "csi-controller-5f7c9d8b6-dead1", time.Now().Add(-5*time.Minute), time.Hour)
 		},
 		verdict: diagnosis.LeaseHolderGone, object: "Lease {name}/external-attacher-leader-{name}",
-		words: []string{"held by csi-controller-5f7c9d8b6-dead1", "not renewed it for 5m", "it expires in 54m"},
+		words: []string{"held by another attacher (csi-controller-5f7c9d8b6-dead1)", "not renewed it for 5m", "it expires in 54m"},
 	},
 }
 

@@ -83,8 +83,11 @@ func (v *volume) elsewhere() bool {
 				fmt.Sprintf("Run csi-attach-hub explain %s to see why the volume is not detached yet.", other.Name)).From(other.DeletionTimestamp.Time)))
 			return true
 		case other.DeletionTimestamp == nil && other.Status.Attached:
-			v.stop(found(diagnosis.AttachedElsewhere, object, fmt.Sprintf("attached to node %s, and the volume can be on one node only (Multi-Attach): %s", node, v.podsOn(node)),
-				fmt.Sprintf("Delete the Pod that uses it on node %s: the volume is detached when the kubelet there has unmounted it. If the node is dead, taint it node.kubernetes.io/out-of-service.", node)))
+			action := fmt.Sprintf("Delete the Pod that uses it on node %s: the volume is detached when the kubelet there has unmounted it. If the node is dead, taint it node.kubernetes.io/out-of-service.", node)
+			if v.otherNode.missing {
+				action = fmt.Sprintf("Node %s does not exist: delete the Pod that uses it there with --force --grace-period=0, and the VolumeAttachment if it stays.", node)
+			}
+			v.stop(found(diagnosis.AttachedElsewhere, object, fmt.Sprintf("attached to node %s, and the volume can be on one node only (Multi-Attach): %s", node, v.podsOn(node)), action))
 			return true
 		}
 	}

@@ -85,7 +85,7 @@ type Report struct {
 type VolumeReport struct {
 	Title  string                `json:"title"`
 	Result Result                `json:"result"`
-	Since  time.Time             `json:"since,omitzero"`  // when the attach or the detach was asked for; only if Result is Waiting or Standby
+	Since  time.Time             `json:"since,omitzero"`  // when the attach or the detach was asked for; only if Result is Waiting or Standby, and if that is known
 	Path   []string              `json:"path"`            // what is as it should be, in the order of the walk
 	Stop   *diagnosis.Diagnosis  `json:"stop,omitempty"`  // the first problem; only if Result is Waiting, Standby or Attention
 	Notes  []diagnosis.Diagnosis `json:"notes,omitempty"` // further findings

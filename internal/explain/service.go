@@ -30,7 +30,7 @@ func (v *volume) leaseAlone() {
 	case v.leaseRead.missing:
 		v.later(found(diagnosis.LeaseMissing, diagnosed.Object, "does not exist: no hub works for driver "+v.driver+", or its lease is in another namespace", "Check that the hub runs, that its configuration has the driver, and that --hub-namespace names its namespace."))
 	case v.leaseRead.value == nil: // unknown says why it could not be read
-	case v.lease.Expired():
+	case v.lease.Expired(), lease.Verdict == diagnosis.LeaseHolderGone:
 		v.stop(diagnosed)
 	case v.lease.Holder == "":
 		v.later(diagnosed)

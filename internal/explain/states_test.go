@@ -283,7 +283,7 @@ var states = []state{
 	{"claim without a volume", all(notAsked, func(w *world) { w.pv, w.claim.Spec.VolumeName, w.claim.Status.Phase = nil, "", corev1.ClaimPending }),
 		"waiting: ClaimNotBound PersistentVolumeClaim default/data", withoutVA(byPV, notThere), ""},
 	{"claim lost, volume attached", all(attached, func(w *world) { w.claim.Status.Phase = corev1.ClaimLost }), isAttached,
-		but(byPVC, "waiting: ClaimNotBound PersistentVolumeClaim default/data", byPod, "waiting: ClaimNotBound PersistentVolumeClaim default/data"), ""},
+		but(byPVC, "attention: ClaimNotBound PersistentVolumeClaim default/data", byPod, "attention: ClaimNotBound PersistentVolumeClaim default/data"), ""},
 	{"no claim, volume attached", all(attached, withoutClaim), isAttached, but(byPVC, notThere, byPod, notThere), ""},
 	{"no claim, failing", all(failing, withoutClaim), "waiting: BackendError driver csi.example.com", but(byPVC, notThere, byPod, notThere), ""},
 	{"no claim, nobody wants it", all(idle, withoutClaim), "notNeeded: NotWanted PersistentVolume pv-1", withoutVA(byPVC, notThere, byPod, notThere), ""},
@@ -378,11 +378,11 @@ var states = []state{
 	{"node missing, not asked for", all(notAsked, func(w *world) { w.csiNode, w.node = nil, nil }), "waiting: NodeMissing Node node-1", withoutVA(), ""},
 
 	// Another node. Asked about as a whole, the volume is in two places.
-	{"attached elsewhere", elsewhere, "waiting: AttachedElsewhere VolumeAttachment csi-0", nil, ""},
+	{"attached elsewhere, that node gone", elsewhere, "waiting: AttachedElsewhere VolumeAttachment csi-0", nil, ""},
 	{"attached elsewhere, not asked for yet", all(notAsked, elsewhere), "waiting: AttachedElsewhere VolumeAttachment csi-0", withoutVA(), ""},
 	{"being detached elsewhere", leavingElsewhere, "waiting: WaitingForDetach VolumeAttachment csi-0", nil, ""},
 	{"being detached elsewhere, not asked for yet", all(notAsked, leavingElsewhere), "waiting: WaitingForDetach VolumeAttachment csi-0", withoutVA(), ""},
-	{"attached elsewhere, Pods forbidden", all(elsewhere, forbid("pods")), "waiting: AttachedElsewhere VolumeAttachment csi-0", but(byPod, refused), "pods is forbidden"},
+	{"attached elsewhere, Pods forbidden", all(elsewhere, forbid("pods"), func(w *world) { w.more = append(w.more, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}) }), "waiting: AttachedElsewhere VolumeAttachment csi-0", but(byPod, refused), "pods is forbidden"},
 	{"attached here and, as many may, elsewhere", all(attached, elsewhere, func(w *world) { w.pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany} }),
 		isAttached, nil, ""},
 	{"many may have it, and it fails here", all(failing, elsewhere, func(w *world) { w.pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany} }),

@@ -43,7 +43,7 @@ func (e *explainer) explainDriver(ctx context.Context, r *Report) (exists bool) 
 	if v.noAttach() && v.served == nil { // else it is a reason of its health
 		s.say("CSIDriver %s has attachRequired: false: volumes of the driver need no attach", v.driver)
 	}
-	return v.served != nil || !v.csiDriver.missing || v.leaseRead.value != nil || e.view.Unserved[v.driver] > 0 || v.stopsAt(diagnosis.DriverConflict, diagnosis.EndpointNotAllowed) ||
+	return v.served != nil || !v.csiDriver.missing || v.leaseRead.value != nil || e.view.Unserved[v.driver] > 0 || v.stopsAt(diagnosis.DriverConflict, diagnosis.EndpointNotAllowed, diagnosis.ConfigBroken) ||
 		e.HubErr != nil // the hub may serve it
 }
 

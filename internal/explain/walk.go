@@ -35,7 +35,7 @@ func (v *volume) explain(before []*volume) {
 	case v.report.Result == Waiting && v.report.Stop == nil:
 		v.report.Result = NotKnown
 	}
-	if (v.report.Result == Waiting || v.report.Result == Standby) && v.va.value != nil {
+	if (v.report.Result == Waiting || v.report.Result == Standby) && v.va.value != nil && !v.stopsAt(diagnosis.AttachRequiredWrong) { // it may have been attached since
 		v.report.Since = v.attempted().Since.UTC()
 	}
 }
@@ -156,9 +156,13 @@ func (v *volume) claimStage() bool {
 // do not look at claims.
 func (v *volume) claimStop(f diagnosis.Diagnosis) (goOn bool) {
 	asked, pv := v.va.value != nil || v.noAttach(), v.pv.value
+	attached := v.va.value != nil && v.isAttached()
+	if attached {
+		f.Fact += "; its volume is still attached"
+	}
 	if v.askedByClaim() || !asked && (pv == nil || pv.DeletionTimestamp == nil) {
 		v.stop(f)
-		return false
+		return attached
 	}
 	if v.va.value != nil {
 		v.note(f)
@@ -204,7 +208,7 @@ func (v *volume) attachmentStage() {
 	case va.DeletionTimestamp != nil:
 		v.ok("%s was deleted %s: the volume has to be detached from node %s", v.attachmentRef(), diagnosis.Ago(va.DeletionTimestamp.Time, v.now), va.Spec.NodeName)
 		v.operation(va)
-	case va.Status.Attached && (v.seen == nil || v.seen.Operation == ""):
+	case v.isAttached():
 		v.attached(va)
 	case v.noAttach() && !v.detaching():
 		v.notRequired()
@@ -222,16 +226,20 @@ func (v *volume) noAttach() bool {
 
 func (v *volume) attachmentRef() string { return ref(VolumeAttachment, "", v.va.value.Name) }
 
+// isAttached reports whether the volume is attached, and no operation is due.
+func (v *volume) isAttached() bool {
+	va := v.va.value
+	return va.DeletionTimestamp == nil && va.Status.Attached && (v.seen == nil || v.seen.Operation == "")
+}
+
 // attached notes the risks of an attached volume.
 func (v *volume) attached(va *storagev1.VolumeAttachment) {
 	v.ok("%s says that the volume is attached to node %s", v.attachmentRef(), va.Spec.NodeName)
-	switch f := v.fault(); {
-	case v.report.Stop != nil:
-	case f.Verdict != "":
+	if f := v.fault(); f.Verdict != "" {
 		v.stop(f)
+	}
+	if v.report.Result = Attached; v.report.Stop != nil {
 		v.report.Result = Attention
-	default:
-		v.report.Result = Attached
 	}
 	v.driverNotes()
 	v.nodeNotes()
@@ -249,7 +257,7 @@ func (v *volume) fault() diagnosis.Diagnosis {
 	case v.seen != nil && v.seen.Fault.Verdict != "":
 		return v.finding(v.seen.Fault)
 	case v.pv.missing && (!v.detaching() || v.handle() == ""):
-		return found(diagnosis.VolumeMissing, v.volumeRef(), "does not exist any more", v.action(diagnosis.VolumeMissing))
+		return found(diagnosis.VolumeMissing, v.volumeRef(), "does not exist", v.action(diagnosis.VolumeMissing))
 	case pv != nil && pv.DeletionTimestamp != nil && !v.detaching():
 		return found(diagnosis.VolumeBeingDeleted, v.volumeRef(), "being deleted", cmp.Or(map[bool]string{true: "Set its persistentVolumeReclaimPolicy to Retain to keep the volume: a PersistentVolume that is being deleted cannot be attached again."}[v.va.value.Status.Attached],
 			v.action(diagnosis.VolumeBeingDeleted))).From(pv.DeletionTimestamp.Time)
