@@ -62,7 +62,8 @@ func TestDriversAndNodesAreExplained(t *testing.T) {
 	}
 
 	r, code := s.report(func(r explain.Report) bool {
-		return r.Result == "attention" && len(r.VolumeAttachments) == 2 && len(r.Subject.Reasons) == 1 && r.Subject.Reasons[0].Verdict == diagnosis.Stuck
+		return r.Result == "attention" && len(r.VolumeAttachments) == 2 && len(r.Subject.Reasons) == 1 && r.Subject.Reasons[0].Verdict == diagnosis.Stuck &&
+			r.Subject.Reasons[0].Detail != "" // a volume is stuck before the driver has answered
 	}, "driver/"+full, "--server", server)
 	if code != 1 || r.VolumeAttachments[0].State != status.Stuck || !strings.HasPrefix(r.Subject.Reasons[0].Detail, "PermissionDenied: no place for subjects-full-") {
 		t.Errorf("exit code %d, want 1, and that two volumes are stuck:\n%s", code, r.Text(statustable.Style{}, true))
