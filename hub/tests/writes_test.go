@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -147,14 +148,9 @@ func (v *virtual) listen() (said func() []string) {
 }
 
 func TestWriteThatFailsRepeatsNoCallAndStopsNoRetry(t *testing.T) {
-	fail := func(v *virtual, times int, writes func(fakekube.Request) bool) {
-		v.reply(http.StatusInternalServerError, func(r fakekube.Request) bool {
-			fails := times > 0 && writes(r)
-			if fails {
-				times--
-			}
-			return fails
-		})
+	fail := func(v *virtual, times int32, writes func(fakekube.Request) bool) {
+		var failed atomic.Int32 // writes are concurrent
+		v.reply(http.StatusInternalServerError, func(r fakekube.Request) bool { return writes(r) && failed.Add(1) <= times })
 	}
 	type row struct {
 		fail        func(*virtual)
