@@ -105,7 +105,7 @@ var advice = map[Verdict]string{
 	NodeWithoutCSI:     "Check that node {node} exists and that its kubelet runs, then that the driver's node plugin (a DaemonSet) runs there.",
 	VolumeRecreated:    "Find the handle of the attached volume in the storage system, and do what the error says: PersistentVolume {volume} is not the one that was attached.",
 	VolumeMissing:      "Restore PersistentVolume {volume} with the same handle. If no Pod needs it, delete the VolumeAttachment.",
-	VolumeBeingDeleted: "Remove the volume from the Pod: a PersistentVolume that is being deleted is no longer attached. Delete the VolumeAttachment if it stays.",
+	VolumeBeingDeleted: "Remove the volume from the Pod: a PersistentVolume that is being deleted cannot be attached. Its persistentVolumeReclaimPolicy decides whether the storage is deleted too: Retain keeps it. Delete the VolumeAttachment if it stays.",
 	ObjectChanged:      "Wait for the next try: the object changed in the meantime.",
 	WebhookFailed:      "Repair the admission webhook that the error names: it is its own Deployment and Service. The API server refuses the hub's writes until the webhook answers.",
 	AdmissionDenied:    "Change the policy behind the admission webhook or the ValidatingAdmissionPolicy that the error names, so that it admits the hub's writes.",
@@ -115,7 +115,7 @@ var advice = map[Verdict]string{
 
 // detachAdvice has what is not as in advice where a detach fails.
 var detachAdvice = map[Verdict]string{
-	"NotFound":           "Look in the storage system. If the volume or the machine is gone, nothing is attached: remove the finalizer of the attacher from the VolumeAttachment. The driver should answer OK then (CSI specification).",
+	"NotFound":           "Look in the storage system. Only if the volume does not exist there, or is attached to no machine, remove the finalizer of the attacher from the VolumeAttachment. The driver should answer OK then (CSI specification).",
 	"FailedPrecondition": "Look in the storage system for what keeps the volume attached to node {node}, and at the log of the driver's controller.",
 }
 

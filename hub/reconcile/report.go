@@ -94,8 +94,8 @@ func (w *Worker) DanglingLogger(u volume.Dangling) klog.Logger {
 	return w.Logger.WithValues(append(keys, "nodeID", u.Target.NodeID)...)
 }
 
-// Reasons of the Events on VolumeAttachments, on PersistentVolumes that are attached without a VolumeAttachment
-// for them, and on CSIDrivers. Those of an operation begin with its title.
+// Reasons of the Events on VolumeAttachments, on PersistentVolumes that are attached without a
+// VolumeAttachment, and on CSIDrivers. Those of an operation begin with its title.
 const (
 	failedEvent   = "Failed"
 	stuckEvent    = "Stuck"

@@ -181,7 +181,7 @@ func (v *View) lanes(d *Driver, now time.Time) []status.Lane {
 				one.Stuck, one.StuckSince = 1, since
 			}
 		}
-		// A dangling volume counts as that.
+		// A dangling volume counts as dangling only.
 		if one.Stuck == 0 && key.Kind != queue.DanglingKind && p.IsFailing() {
 			one.Failing, one.FailingSince = 1, since
 		}

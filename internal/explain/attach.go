@@ -127,7 +127,7 @@ func (v *volume) failed(f diagnosis.Diagnosis) {
 		return
 	}
 	if f.Verdict == diagnosis.SecretForbidden && !strings.Contains(strings.Join(f.Actions, " "), "secret "+v.secret()+",") {
-		f.Actions = []string{v.action(f.Verdict)} // whoever may write the status of a VolumeAttachment could name another secret
+		f.Actions = []string{v.action(f.Verdict)} // anyone who may write the status of a VolumeAttachment could name another secret
 	}
 	v.stop(f)
 }

@@ -26,7 +26,7 @@ func (v *volume) cure(f *diagnosis.Diagnosis) {
 			f.Commands = v.commands([]string{"kubectl", "-n", namespace, "create", "secret", "generic", name, "--from-env-file=FILE"})
 			f.Actions = append(f.Actions, "FILE has its keys and values, one KEY=VALUE in a line, as the driver's documentation has them.")
 		}
-	case diagnosis.NodeMissing, diagnosis.VolumeMissing:
+	case diagnosis.NodeMissing:
 		v.withdraw(f)
 	case diagnosis.AttachedElsewhere:
 		v.outOfService(f)
@@ -65,7 +65,7 @@ func (e *explainer) commands(lines ...[]string) []string {
 	return e.through(diagnosis.Commands(lines...))
 }
 
-// withdraw deletes a VolumeAttachment for a node or a volume that is gone, after the Pods that ask for it. The hub removes its finalizer
+// withdraw deletes a VolumeAttachment for a node that is gone, after the Pods that ask for it. The hub removes its finalizer
 // only after it has detached what may be attached.
 func (v *volume) withdraw(f *diagnosis.Diagnosis) {
 	va := v.va.value

@@ -259,8 +259,7 @@ func (v *volume) fault() diagnosis.Diagnosis {
 	case v.pv.missing && (!v.detaching() || v.handle() == ""):
 		return found(diagnosis.VolumeMissing, v.volumeRef(), "does not exist", v.action(diagnosis.VolumeMissing))
 	case pv != nil && pv.DeletionTimestamp != nil && !v.detaching():
-		return found(diagnosis.VolumeBeingDeleted, v.volumeRef(), "being deleted", cmp.Or(map[bool]string{true: "Set its persistentVolumeReclaimPolicy to Retain to keep the volume: a PersistentVolume that is being deleted cannot be attached again."}[v.va.value.Status.Attached],
-			v.action(diagnosis.VolumeBeingDeleted))).From(pv.DeletionTimestamp.Time)
+		return found(diagnosis.VolumeBeingDeleted, v.volumeRef(), "being deleted", v.action(diagnosis.VolumeBeingDeleted)).From(pv.DeletionTimestamp.Time)
 	}
 	return diagnosis.Diagnosis{}
 }

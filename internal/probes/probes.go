@@ -45,8 +45,10 @@ func (p *Probes) Err(path string) error {
 	checks := slices.Clone(p.checks)
 	p.mu.Unlock()
 	for _, c := range checks {
-		if err := c.run(); c.path == path && err != nil {
-			return err
+		if c.path == path {
+			if err := c.run(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
