@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/progress"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
@@ -54,7 +53,6 @@ func (r *chaos) run(ctx context.Context) error {
 		return err
 	}
 	p := planner{seed: r.options.Seed, faults: r.options.Faults, sizes: r.sizes()}
-	began := time.Now()
 	for number := 0; r.report.Faults < r.options.Faults; number++ {
 		left := r.options.Faults - r.report.Faults
 		s := p.stretch(number)
@@ -63,8 +61,7 @@ func (r *chaos) run(ctx context.Context) error {
 		if err := r.stretch(ctx, s); err != nil {
 			return err
 		}
-		fmt.Fprintf(r.options.Out, "%d of %d faults, %s\n", r.report.Faults, r.options.Faults,
-			progress.Left(time.Since(began), float64(r.report.Faults), float64(r.options.Faults)))
+		fmt.Fprintf(r.options.Out, "%d of %d faults\n", r.report.Faults, r.options.Faults)
 	}
 	return r.finish(ctx)
 }

@@ -10,7 +10,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/progress"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/statistics"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
@@ -145,7 +144,7 @@ func (r *SoakReport) sample(ctx context.Context, w *world, duration, every time.
 		r.samples = append(r.samples, vitals)
 		at := time.Since(began)
 		if len(r.samples)%sayEvery == 0 {
-			text := fmt.Sprintf("%v of %v, %s", at.Round(time.Second), duration, progress.Left(at, at.Seconds(), duration.Seconds()))
+			text := fmt.Sprintf("%v of %v", at.Round(time.Second), duration)
 			for _, q := range quantities {
 				text += fmt.Sprintf(", %s %.1f", q.name, q.of(vitals))
 			}
