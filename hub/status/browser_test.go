@@ -19,25 +19,30 @@ const browserTimeout = 2 * time.Minute
 // tab is one page in a real browser. What the browser complains about fails the test.
 type tab struct {
 	*chromium
-	ctx context.Context
-	t   *testing.T
-	url string // of the server
+	ctx     context.Context
+	t       *testing.T
+	url     string // of the server
+	session string
+	target  struct{ TargetID string }
+	loaded  chan struct{} // has an element after a page was loaded
 
+	console  []string // events: errors of scripts, violations of the page's policy, missing files; guarded by mu
 	expected []string // parts of the complaints that the test is about
 }
 
-// openTab starts a browser. Where there is none the test is skipped, but in CI, which has
-// to install it.
+// openTab opens a tab. Where there is no browser the test is skipped, but in CI, which has to install it.
 func openTab(t *testing.T, h *fakeHub) *tab {
 	t.Helper()
 	path := chromiumPath(t)
-	url := startServer(t, h) // ends after the browser, which keeps connections
 	ctx, cancel := context.WithTimeout(context.Background(), browserTimeout)
 	t.Cleanup(cancel)
-	browser, stop := startWithTab(ctx, t, path)
-	b := &tab{chromium: browser, ctx: ctx, t: t, url: url}
+	b := &tab{ctx: ctx, t: t, url: startServer(t, h), loaded: make(chan struct{}, 1)} // the server ends after the tab, which keeps connections
+	b.openIn(path)
 	t.Cleanup(func() {
-		stop()
+		_ = b.call(ctx, "", "Target.closeTarget", map[string]any{"targetId": b.target.TargetID}, nil)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.tabs, b.session)
 		for _, c := range b.console {
 			if !slices.ContainsFunc(b.expected, func(part string) bool { return strings.Contains(c, part) }) {
 				t.Errorf("the browser complains: %s", c)
@@ -69,7 +74,7 @@ func (b *tab) expect(part string) { b.expected = append(b.expected, part) }
 // do sends a command of the browser's protocol. result may be nil.
 func (b *tab) do(method string, params map[string]any, result any) {
 	b.t.Helper()
-	if err := b.call(b.ctx, method, params, result); err != nil {
+	if err := b.call(b.ctx, b.session, method, params, result); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -150,7 +155,7 @@ func evaluate[T any](b *tab, expression string) (T, error) {
 		Result           struct{ Value T }
 		ExceptionDetails *struct{ Exception struct{ Description string } }
 	}
-	err := b.call(b.ctx, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &answer)
+	err := b.call(b.ctx, b.session, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &answer)
 	if err == nil && answer.ExceptionDetails != nil {
 		err = errors.New(answer.ExceptionDetails.Exception.Description)
 	}
@@ -176,19 +181,22 @@ func (b *tab) until(expression string) {
 	}
 }
 
+// refreshed waits until the script has replaced the parts of the page.
+func (b *tab) refreshed() {
+	b.t.Helper()
+	b.until(fmt.Sprintf("document.getElementById('asof').innerText !== %q", b.text("#asof")))
+}
+
 // text is what is to be read in a part of the page.
 func (b *tab) text(selector string) string {
 	b.t.Helper()
 	return ask[string](b, fmt.Sprintf("document.querySelector(%q).innerText", selector))
 }
 
-// pictures is where pictures of the pages go; empty if nobody wants any.
-func (b *tab) pictures() string { return os.Getenv("STATUS_SCREENSHOTS") }
-
 // picture saves what the page looks like, if somebody wants to look.
 func (b *tab) picture(name string) {
 	b.t.Helper()
-	dir := b.pictures()
+	dir := os.Getenv("STATUS_SCREENSHOTS")
 	if dir == "" {
 		return
 	}

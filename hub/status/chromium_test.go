@@ -11,75 +11,91 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 )
 
-// chromium is a headless Chromium with one tab. It speaks the DevTools protocol through
+// chromium is a headless Chromium, the same for all tests. It speaks the DevTools protocol through
 // pipes: https://chromedevtools.github.io/devtools-protocol/.
 type chromium struct {
-	commands io.Writer
-	session  string        // of the tab
-	loaded   chan struct{} // has an element after a page was loaded
+	commands io.WriteCloser
+	dir      string // with its profile and what it writes
+	ended    chan struct{}
 
 	mu       sync.Mutex
 	lastID   int
 	answers  map[int]chan<- message // by ID of the command
-	console  []string               // events: errors of scripts, violations of the page's policy, missing files
+	tabs     map[string]*tab        // by session
 	hasEnded bool
-
-	stderr string // path of what it writes there
 }
 
 // message is an answer or an event of the browser.
 type message struct {
-	ID     int             `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *struct {
+	ID        int             `json:"id"`
+	SessionID string          `json:"sessionId"`
+	Method    string          `json:"method"`
+	Params    json.RawMessage `json:"params"`
+	Result    json.RawMessage `json:"result"`
+	Error     *struct {
 		Message string `json:"message"`
 	} `json:"error"`
 }
 
-// startChromium starts the browser with a profile of its own. It ends with ctx, or when the
-// function that is returned is called, which blocks until it has ended.
-func startChromium(ctx context.Context, t *testing.T, path string) (*chromium, func()) {
-	t.Helper()
+// browser is that of all tests, nil before the first one that needs it.
+var browser *chromium
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if browser != nil {
+		browser.stop()
+	}
+	os.Exit(code)
+}
+
+// startChromium starts a browser with a profile of its own.
+func startChromium(path string) (*chromium, error) {
+	dir, err := os.MkdirTemp("", "chromium-")
+	if err != nil {
+		return nil, err
+	}
 	commandsOut, commandsIn, err := os.Pipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	messagesOut, messagesIn, err := os.Pipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	browser := exec.CommandContext(ctx, path, "--headless", "--remote-debugging-pipe", "--user-data-dir="+t.TempDir(), "--no-sandbox",
+	process := exec.Command(path, "--headless", "--remote-debugging-pipe", "--user-data-dir="+filepath.Join(dir, "profile"), "--no-sandbox",
 		"--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--disable-extensions", "--disable-breakpad", "--hide-scrollbars", "--mute-audio", "about:blank")
-	browser.ExtraFiles = []*os.File{commandsOut, messagesIn} // descriptors 3 and 4
-	stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	process.ExtraFiles = []*os.File{commandsOut, messagesIn} // descriptors 3 and 4
+	stderr, err := os.Create(filepath.Join(dir, "stderr"))
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	browser.Stderr = stderr
-	if err := browser.Start(); err != nil {
-		t.Fatal(err)
+	process.Stderr = stderr
+	if err := process.Start(); err != nil {
+		return nil, err
 	}
 	stderr.Close()
 	commandsOut.Close()
 	messagesIn.Close()
-	c := &chromium{commands: commandsIn, loaded: make(chan struct{}, 1), answers: map[int]chan<- message{}, stderr: stderr.Name()}
-	var reading sync.WaitGroup
-	reading.Go(func() { c.read(messagesOut) })
-	return c, func() {
-		_ = c.call(ctx, "Browser.close", nil, nil)
-		reading.Wait()
-		_ = browser.Wait()
-		commandsIn.Close()
+	c := &chromium{commands: commandsIn, dir: dir, ended: make(chan struct{}), answers: map[int]chan<- message{}, tabs: map[string]*tab{}}
+	go func() {
+		defer close(c.ended)
+		c.read(messagesOut)
+		_ = process.Wait()
 		messagesOut.Close()
-	}
+	}()
+	return c, nil
+}
+
+// stop ends the browser.
+func (c *chromium) stop() {
+	c.commands.Close()
+	<-c.ended
+	os.RemoveAll(c.dir)
 }
 
 var errEnded = errors.New("it has ended")
@@ -87,45 +103,53 @@ var errEnded = errors.New("it has ended")
 // browserStarts is how often a browser is started that ends before it has a tab, as Chromium does now and then on a busy machine.
 const browserStarts = 3
 
-// startWithTab is startChromium, and opens the tab.
-func startWithTab(ctx context.Context, t *testing.T, path string) (*chromium, func()) {
-	t.Helper()
+// openIn opens a tab in the browser of all tests, and starts it if it does not run.
+func (b *tab) openIn(path string) {
+	b.t.Helper()
 	for start := 1; ; start++ {
-		c, stop := startChromium(ctx, t, path)
-		err := c.openTab(ctx)
-		if err == nil {
-			return c, stop
+		var err error
+		if browser == nil {
+			if browser, err = startChromium(path); err != nil {
+				b.t.Fatal(err)
+			}
 		}
-		stop()
-		wrote, _ := os.ReadFile(c.stderr)
-		t.Logf("start %d of the browser: %v; it wrote: %s", start, err, wrote)
+		b.chromium = browser
+		if err = b.attach(); err == nil {
+			return
+		}
+		wrote, _ := os.ReadFile(filepath.Join(browser.dir, "stderr"))
+		b.t.Logf("start %d of the browser: %v; it wrote: %s", start, err, wrote)
 		if start == browserStarts || !errors.Is(err, errEnded) {
-			t.FailNow()
+			b.t.FailNow()
 		}
+		browser.stop()
+		browser = nil
 	}
 }
 
-// openTab opens the tab that all further commands are for.
-func (c *chromium) openTab(ctx context.Context) error {
-	var target struct{ TargetID string }
-	if err := c.call(ctx, "Target.createTarget", map[string]any{"url": "about:blank"}, &target); err != nil {
-		return err
-	}
+// attach makes the tab.
+func (b *tab) attach() error {
 	var attached struct{ SessionID string }
-	if err := c.call(ctx, "Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached); err != nil {
+	if err := b.call(b.ctx, "", "Target.createTarget", map[string]any{"url": "about:blank"}, &b.target); err != nil {
 		return err
 	}
-	c.session = attached.SessionID
+	if err := b.call(b.ctx, "", "Target.attachToTarget", map[string]any{"targetId": b.target.TargetID, "flatten": true}, &attached); err != nil {
+		return err
+	}
+	b.session = attached.SessionID
+	b.mu.Lock()
+	b.tabs[b.session] = b
+	b.mu.Unlock()
 	for _, domain := range []string{"Page", "Runtime", "Log"} {
-		if err := c.call(ctx, domain+".enable", nil, nil); err != nil {
+		if err := b.call(b.ctx, b.session, domain+".enable", nil, nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// call sends a command and waits for its result, which may be nil.
-func (c *chromium) call(ctx context.Context, method string, params map[string]any, result any) error {
+// call sends a command, for a tab if it has a session, and waits for its result, which may be nil.
+func (c *chromium) call(ctx context.Context, session, method string, params map[string]any, result any) error {
 	answer := make(chan message, 1)
 	c.mu.Lock()
 	c.lastID++
@@ -133,8 +157,8 @@ func (c *chromium) call(ctx context.Context, method string, params map[string]an
 	if params != nil {
 		command["params"] = params
 	}
-	if c.session != "" && !strings.HasPrefix(method, "Browser.") {
-		command["sessionId"] = c.session
+	if session != "" {
+		command["sessionId"] = session
 	}
 	text, err := json.Marshal(command)
 	if err == nil && c.hasEnded {
@@ -186,13 +210,14 @@ func (c *chromium) read(messages io.Reader) {
 		case m.ID != 0:
 			c.answers[m.ID] <- m
 			delete(c.answers, m.ID)
+		case c.tabs[m.SessionID] == nil:
 		case m.Method == "Page.loadEventFired":
 			select {
-			case c.loaded <- struct{}{}:
+			case c.tabs[m.SessionID].loaded <- struct{}{}:
 			default:
 			}
 		case slices.Contains([]string{"Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled"}, m.Method):
-			c.console = append(c.console, string(m.Params))
+			c.tabs[m.SessionID].console = append(c.tabs[m.SessionID].console, string(m.Params))
 		}
 		c.mu.Unlock()
 	}

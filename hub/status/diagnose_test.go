@@ -93,6 +93,9 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		"detach elsewhere": {driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.Waiting = Wait{Kind: WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}
 		}, summary: "waits for the detach from node worker-7", do: "explain csi-7 to see why"},
+		"dangling elsewhere": {driver: func(*Driver) {}, attachment: func(a *Attachment) {
+			a.Waiting = Wait{Kind: WaitForDanglingDetach, NodeID: "i-7"}
+		}, summary: "waits for the detach from node ID i-7", do: "explain driver"},
 		"workers busy":    {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.Waiting = Wait{Kind: WaitForWorker} }, summary: "waits for a worker", do: "20 of 20"},
 		"node busy":       {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.Waiting = Wait{Kind: WaitForNode} }, summary: "the same node", do: "maxPerNode: it is 3"},
 		"volume busy":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.Waiting = Wait{Kind: WaitForVolume} }, summary: "the same volume", do: "parallelMultiNode"},

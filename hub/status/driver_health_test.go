@@ -114,21 +114,6 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 	}
 }
 
-// A driver that takes calls and never answers fails nothing until the timeout, of
-// minutes or hours.
-func TestADriverThatHangsNeedsAttention(t *testing.T) {
-	h := newBusyHub(3, 0)
-	h.setDriver(busyName(0), func(d *Driver) {
-		d.Lanes = []Lane{{Operation: Attach, Running: 1, OldestCall: Call{Method: "ControllerPublishVolume", Since: time.Now().Add(-30 * time.Minute)}}}
-	})
-	u := startServer(t, h)
-	for _, path := range []string{"/?q=unanswered", "/drivers/" + busyName(0)} {
-		if _, _, body := get(t, u+path); !strings.Contains(body, "ControllerPublishVolume unanswered for 30m") || !strings.Contains(body, "row-attention") {
-			t.Errorf("%s: got %s", path, body)
-		}
-	}
-}
-
 func TestWordsForPeople(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0", 62 * time.Millisecond: "62ms", 1240 * time.Millisecond: "1.2s", 3 * time.Second: "3s", 11900 * time.Millisecond: "12s", 60 * time.Second: "1m", 200 * time.Second: "3m20s", time.Hour: "1h",

@@ -1,4 +1,4 @@
-package status_test
+package status
 
 import (
 	"slices"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
-	. "github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
 // fullWorker returns a VolumeAttachment that waits for a place on node worker-1, third in line, and its driver.

@@ -1,6 +1,8 @@
 package status
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -12,14 +14,16 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -86,61 +90,6 @@ func series(families map[string]*dto.MetricFamily) int {
 		}
 	}
 	return n
-}
-
-func TestMetricsHaveTheNamesTypesAndLabelsOfTheContract(t *testing.T) {
-	h := newFakeHub()
-	d := h.engage("a.example.com")
-	d.Drift("detached", "reattach")
-	h.change(func() {
-		h.overview.Unserved = map[string]int{"b.example.com": 3}
-	})
-	type shape struct{ Type, Labels string }
-	want := map[string]shape{
-		"csi_sidecar_operations_seconds":                          {"HISTOGRAM", "driver_name grpc_status_code method_name"},
-		"attach_hub_call_oldest_seconds":                          {"GAUGE", "driver operation"},
-		"attach_hub_driver_health":                                {"GAUGE", "driver health"},
-		"attach_hub_driver_up":                                    {"GAUGE", "driver"},
-		"attach_hub_driver_leader":                                {"GAUGE", "driver"},
-		"attach_hub_driver_info":                                  {"GAUGE", "driver endpoint mode source version"},
-		"attach_hub_queue_depth":                                  {"GAUGE", "driver operation"},
-		"attach_hub_queue_oldest_seconds":                         {"GAUGE", "driver operation"},
-		"attach_hub_workers_busy":                                 {"GAUGE", "driver operation"},
-		"attach_hub_workers":                                      {"GAUGE", "driver operation"},
-		"attach_hub_operation_seconds":                            {"HISTOGRAM", "driver operation result"},
-		"attach_hub_operations_total":                             {"COUNTER", "driver operation result"},
-		"attach_hub_retries_total":                                {"COUNTER", "driver operation"},
-		"attach_hub_stuck":                                        {"GAUGE", "driver operation"},
-		"attach_hub_dangling_publications":                        {"GAUGE", "driver"},
-		"attach_hub_waiting_for_capacity":                         {"GAUGE", "driver"},
-		"attach_hub_drift_total":                                  {"COUNTER", "action driver kind"},
-		"attach_hub_observed_total":                               {"COUNTER", "agreement driver"},
-		"attach_hub_unserved_volumeattachments":                   {"GAUGE", "attacher"},
-		"attach_hub_unserved_oldest_seconds":                      {"GAUGE", "attacher"},
-		"attach_hub_foreign_writer_total":                         {"COUNTER", "driver"},
-		"attach_hub_config_last_reload_successful":                {"GAUGE", "file"},
-		"attach_hub_config_last_reload_success_timestamp_seconds": {"GAUGE", ""},
-		"attach_hub_config_hash":                                  {"GAUGE", ""},
-		"attach_hub_registry_conflicts":                           {"GAUGE", "driver"},
-	}
-	got := map[string]shape{}
-	for name, f := range ours(scrape(t, startServer(t, h))) {
-		for _, m := range f.GetMetric() {
-			var labels []string
-			for _, l := range m.GetLabel() {
-				labels = append(labels, l.GetName())
-			}
-			slices.Sort(labels)
-			s := shape{f.GetType().String(), strings.Join(labels, " ")}
-			if before, ok := got[name]; ok && before != s {
-				t.Errorf("%s has series of different shapes: %v and %v", name, before, s)
-			}
-			got[name] = s
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
 }
 
 func TestCallsHaveTheBucketsOfCSIAttacher(t *testing.T) {
@@ -507,6 +456,41 @@ func TestCountingAndScrapingAtOnceLosesNothing(t *testing.T) {
 	} {
 		if got := value(t, families, tc.name, tc.labels...); got != 1600 {
 			t.Errorf("%s is %v, want 1600", tc.name, got)
+		}
+	}
+}
+
+func TestResultsOfErrors(t *testing.T) {
+	nodes := schema.GroupResource{Resource: "nodes"}
+	for _, tc := range []struct {
+		err  error
+		want Result
+	}{
+		{nil, Success},
+		{status.Error(codes.Unavailable, ""), Unavailable},
+		{status.Error(codes.Aborted, ""), Unavailable},
+		{fmt.Errorf("publish: %w", status.Error(codes.ResourceExhausted, "")), Unavailable},
+		{errors.Join(errors.New("away"), status.Error(codes.Unavailable, "")), Unavailable},
+		{status.Error(codes.DeadlineExceeded, ""), Timeout},
+		{fmt.Errorf("publish: %w", context.DeadlineExceeded), Timeout},
+		{context.Canceled, Timeout},
+		{status.Error(codes.NotFound, ""), Refused},
+		{status.Error(codes.InvalidArgument, ""), Refused},
+		{status.Error(codes.FailedPrecondition, ""), Refused},
+		{status.Error(codes.Internal, ""), Failed},
+		{status.Error(codes.Unknown, ""), Failed},
+		{status.Error(codes.Code(99), ""), Failed},
+		{fmt.Errorf("patch: %w", apierrors.NewNotFound(nodes, "n")), Kubernetes},
+		{apierrors.NewTimeoutError("", 1), Kubernetes},
+		{errors.New("the node has no such driver"), Failed},
+	} {
+		if got := ResultOf(tc.err); got != tc.want {
+			t.Errorf("%v: got %s, want %s", tc.err, got, tc.want)
+		}
+	}
+	for code := codes.OK; code <= codes.Unauthenticated; code++ {
+		if got := ResultOf(status.Error(code, "")); !slices.Contains(Results, got) || (got == Success) != (code == codes.OK) {
+			t.Errorf("%s: got %s", code, got)
 		}
 	}
 }

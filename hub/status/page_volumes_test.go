@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/net/html"
 
@@ -38,7 +37,6 @@ func textOf(n *html.Node) string {
 }
 
 func TestEqualFailuresAreOneRow(t *testing.T) {
-	now := time.Now()
 	failing := func(name, driver, node, text string, op Operation) Attachment {
 		why := diagnosis.Diagnosis{Verdict: diagnosis.BackendError, Fact: "answered Internal (" + name + " ago)", Detail: text}
 		return Attachment{Name: name, Driver: driver, Node: node, State: Failing, Operation: op, LastError: "rpc error: code = Internal desc = " + text,
@@ -55,7 +53,7 @@ func TestEqualFailuresAreOneRow(t *testing.T) {
 	if want := "va-1×3+2 va-3×1+0 va-4×1+0 va-5×1+0"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
-	h := newTroubledHub(now)
+	h := newHub(0, 0)
 	h.setDriver(troubled.full, func(d *Driver) {
 		d.Failures = append(d.Failures, Failure{VolumeAttachment: "gone", Text: "array busy"})
 	})
@@ -69,7 +67,7 @@ func TestEqualFailuresAreOneRow(t *testing.T) {
 }
 
 func TestWhatIsBrokenAndSinceWhenIsOnTheFirstPage(t *testing.T) {
-	_, _, body := get(t, startServer(t, newTroubledHub(time.Now()))+"/")
+	_, _, body := get(t, startServer(t, newHub(0, 0))+"/")
 	drivers := pageText(t, body, "drivers")
 	last := 0
 	for _, want := range []string{
@@ -101,7 +99,7 @@ func TestWhatIsBrokenAndSinceWhenIsOnTheFirstPage(t *testing.T) {
 }
 
 func TestThePagesSayTheReasonsOfTheAPI(t *testing.T) {
-	u := startServer(t, newTroubledHub(time.Now()))
+	u := startServer(t, newHub(0, 0))
 	for _, d := range fetch[DriverList](t, u+"/api/v1/drivers").Drivers {
 		_, _, overview := get(t, u+"/?q="+d.Name)
 		_, _, page := get(t, u+"/drivers/"+d.Name)
@@ -133,7 +131,7 @@ func TestThePagesSayTheReasonsOfTheAPI(t *testing.T) {
 }
 
 func TestEachTextIsOnceOnAPage(t *testing.T) {
-	u := startServer(t, newTroubledHub(time.Now()))
+	u := startServer(t, newHub(0, 0))
 	_, _, driver := get(t, u+"/drivers/"+troubled.lost)
 	if n := strings.Count(driver, refused); n != 1 {
 		t.Errorf("the driver's page has its error %d times", n)
@@ -160,7 +158,7 @@ func TestATextBreaksInNoNameAndShowsNoBackquotes(t *testing.T) {
 }
 
 func TestStuckVolumesAreRedAndAttachedOnesWithAFaultAreListed(t *testing.T) {
-	h := newTroubledHub(time.Now())
+	h := newHub(0, 0)
 	h.change(func() {
 		a := h.attachments[vaName(9000)]
 		a.Fault = diagnosis.New(diagnosis.VolumeMissing, "PersistentVolume pv", "gone", "")

@@ -101,18 +101,19 @@ func TestOnlyRequestsThatReadAreServed(t *testing.T) {
 	h := newFakeHub()
 	h.engage("a.example.com")
 	url := startServer(t, h)
-	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, "SURPRISE"} {
-		code, header, body := request(t, method, url+"/api/v1/drivers")
-		if code != http.StatusMethodNotAllowed || header.Get("Allow") != "GET, HEAD" || !strings.HasPrefix(body, `{"error":`) {
-			t.Errorf("%s: got %d, Allow %q, %s", method, code, header.Get("Allow"), body)
+	for _, path := range []string{"/", "/drivers/a.example.com", "/assets/page.js", "/api/v1/drivers", "/metrics"} {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, "SURPRISE"} {
+			if code, header, body := request(t, method, url+path); code != http.StatusMethodNotAllowed || header.Get("Allow") != "GET, HEAD" || !strings.HasPrefix(body, `{"error":`) {
+				t.Errorf("%s %s: got %d, Allow %q, %s", method, path, code, header.Get("Allow"), body)
+			}
 		}
-	}
-	if code, _, body := request(t, http.MethodHead, url+"/api/v1/drivers"); code != http.StatusOK || body != "" {
-		t.Errorf("HEAD: got %d %q", code, body)
+		if code, _, body := request(t, http.MethodHead, url+path); code != http.StatusOK || body != "" {
+			t.Errorf("HEAD %s: got %d %q", path, code, body)
+		}
 	}
 }
 
-func TestEveryAnswerTellsBrowsersToDoNothingWithIt(t *testing.T) {
+func TestEveryAnswerTellsBrowsersToDoNothingWithItAndAnErrorIsJSON(t *testing.T) {
 	url := startServer(t, newFakeHub())
 	for _, path := range []string{"/", "/attachments", "/drivers/none", "/assets/page.js", "/metrics", "/livez", "/readyz", "/healthz/leader-election", "/api/v1/overview", "/api/v1/drivers",
 		"/api/v1/drivers/none", "/api/v1/attachments", "/nothing"} {
@@ -131,10 +132,6 @@ func TestEveryAnswerTellsBrowsersToDoNothingWithIt(t *testing.T) {
 			t.Errorf("%s has no content type", path)
 		}
 	}
-}
-
-func TestAnUnknownPathIsAnErrorInJSON(t *testing.T) {
-	url := startServer(t, newFakeHub())
 	for _, path := range []string{"/nothing", "/api/v1/nothing", "/livez/more", "/metrics/more"} {
 		code, header, body := get(t, url+path)
 		if code != http.StatusNotFound || header.Get("Content-Type") != "application/json" || !strings.HasPrefix(body, `{"error":`) {
@@ -257,5 +254,26 @@ func TestHubThatHasNotStartedShowsNoDriversAndVolumes(t *testing.T) {
 				t.Errorf("started %t: %s: %d %s", started, path, code, body)
 			}
 		}
+	}
+}
+
+func TestConnectionsEndWithTheAnswerOfAProbe(t *testing.T) {
+	url := startServer(t, newFakeHub())
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	reader := bufio.NewReader(conn)
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK || !response.Close {
+		t.Errorf("got %s, close %v, %v", response.Status, response.Close, err)
+	}
+	if _, err := reader.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("the connection stays: %v", err)
 	}
 }
