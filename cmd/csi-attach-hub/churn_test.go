@@ -14,77 +14,57 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
-// earlyEvery is how many cycles there are to one whose VolumeAttachment is deleted as soon as it is
-// made.
-const earlyEvery = 8
+// Of how many cycles one has its VolumeAttachment deleted as soon as it is made, after one the volume stays at its node, and
+// after one its PersistentVolume is made again.
+const (
+	earlyEvery = 8
+	againEvery = 6
+	renewEvery = 6
+)
 
-// churnOptions say what to attach and detach. All but Seed and Patient are needed.
+// churnOptions say what to attach and detach.
 type churnOptions struct {
 	Cluster *testbed.Cluster
 	Watcher *testbed.Watcher[*storagev1.VolumeAttachment]
 	Driver  string
 	Volumes int      // how many there are; each is attached to one node at a time
 	Nodes   []string // whose CSINodes have the driver
-	Prefix  string   // of the names of volumes and VolumeAttachments
 	Seed    uint64   // equal seeds choose equal nodes, and delete early in the same cycles
-	// Patient deletes no VolumeAttachment before it is attached. Some of those that are deleted early
-	// vanish while an attacher works on them (kubernetes/kubernetes issue 124749):
-	// csi-attacher then calls for one volume twice at once, and leaves it attached.
-	Patient bool
-	// Renew attaches some volumes to the same node again at once, under the same name, and makes some
-	// PersistentVolumes again.
-	Renew bool
 }
 
-// againEvery and renewEvery are how many cycles there are, with Renew, to one after which the volume
-// stays at its node, and to one after which its PersistentVolume is made again.
-const (
-	againEvery = 6
-	renewEvery = 6
-)
-
 // churn is a steady load: each of its volumes is attached to a node, detached and attached to
-// another, for ever. A volume's next VolumeAttachment is made when the one before is gone. Its name
+// another or the same one, for ever. A volume's next VolumeAttachment is made when the one before is gone. Its name
 // is that of volume and node, so names come again, as those of kube-controller-manager do.
 type churn struct {
 	o      churnOptions
-	cancel context.CancelFunc
-	ending chan struct{} // closed when no further cycle is to begin
-	once   sync.Once     // closes ending
+	ending chan struct{} // closed when each volume is to be attached once more, and no further cycle is to begin
 	done   chan struct{} // closed when all has ended
 
 	mu      sync.Mutex
-	settle  bool // each volume is to be attached once more at the end
 	settled map[string]string
 	cycles  int
 	err     error         // the first one
 	changed chan struct{} // closed when cycles or err change
 }
 
-// startChurn begins, and goes on until Stop, Settle or the end of ctx. Volumes that do not
-// exist are made. Errors of the API are retried, as it may be away for a while.
+// startChurn begins, and goes on until Settle or the end of ctx. Errors of the API are retried, as it may be away for a while.
 func startChurn(ctx context.Context, o churnOptions) *churn {
 	c := &churn{o: o, ending: make(chan struct{}), done: make(chan struct{}), settled: map[string]string{}, changed: make(chan struct{})}
-	ctx, c.cancel = context.WithCancel(ctx)
 	var volumes sync.WaitGroup
 	for i := range o.Volumes {
 		random := rand.New(rand.NewPCG(o.Seed, uint64(i)))
 		volumes.Go(func() {
-			if err := c.run(ctx, c.volume(i), random); err != nil {
+			if err := c.run(ctx, fmt.Sprintf("%s-v%d", o.Driver, i), random); err != nil {
 				c.change(func() { c.err = errors.Join(c.err, err) })
 			}
 		})
 	}
 	go func() {
 		defer close(c.done)
-		defer c.cancel()
 		volumes.Wait()
 	}()
 	return c
 }
-
-// volume is the name of a PersistentVolume, and its handle.
-func (c *churn) volume(i int) string { return fmt.Sprintf("%s-%d", c.o.Prefix, i) }
 
 // Cycles is how often a volume has been detached, of all volumes.
 func (c *churn) Cycles() int {
@@ -113,32 +93,18 @@ func (c *churn) WaitCycles(ctx context.Context, more int) error {
 	}
 }
 
-// Stop ends the load and blocks until all its VolumeAttachments are detached and gone. When
-// ctx ends first, things stay as they are. It returns the first errors of the load.
-func (c *churn) Stop(ctx context.Context) error { return c.end(ctx) }
-
 // Settle ends the load with each volume attached, and returns on which node, by the name
 // of the volume, which is also its handle. It blocks until all are, or until ctx ends.
 func (c *churn) Settle(ctx context.Context) (map[string]string, error) {
-	c.mu.Lock()
-	c.settle = true
-	c.mu.Unlock()
-	err := c.end(ctx)
-	return c.settled, err
-}
-
-func (c *churn) end(ctx context.Context) error {
-	c.once.Do(func() { close(c.ending) })
+	close(c.ending)
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		c.cancel()
-		<-c.done
-		return fmt.Errorf("end churn: %w: there are %s", context.Cause(ctx), c.o.Watcher.Summary())
+		return nil, fmt.Errorf("end churn: %w: there are %s", context.Cause(ctx), c.o.Watcher.Summary())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err
+	return c.settled, c.err
 }
 
 func (c *churn) change(f func()) {
@@ -158,11 +124,10 @@ func (c *churn) run(ctx context.Context, volume string, random *rand.Rand) error
 	at := random.IntN(len(c.o.Nodes))
 	for {
 		node := c.o.Nodes[at]
-		if !c.o.Renew || random.IntN(againEvery) > 0 {
-			// Never the same node again, if there is another.
-			at = (at + 1 + random.IntN(max(1, len(c.o.Nodes)-1))) % len(c.o.Nodes)
+		if random.IntN(againEvery) > 0 {
+			at = (at + 1 + random.IntN(len(c.o.Nodes)-1)) % len(c.o.Nodes)
 		}
-		early := random.IntN(earlyEvery) == 0 && !c.o.Patient
+		early := random.IntN(earlyEvery) == 0
 		select {
 		case <-c.ending:
 			return c.finish(ctx, volume, node)
@@ -172,7 +137,7 @@ func (c *churn) run(ctx context.Context, volume string, random *rand.Rand) error
 			return err
 		}
 		c.change(func() { c.cycles++ })
-		if c.o.Renew && random.IntN(renewEvery) == 0 {
+		if random.IntN(renewEvery) == 0 {
 			if err := c.renew(ctx, pv); err != nil {
 				return err
 			}
@@ -201,14 +166,8 @@ func (c *churn) renew(ctx context.Context, pv testbed.PersistentVolume) error {
 	return c.o.Cluster.Ensure(ctx, pv)
 }
 
-// finish attaches a volume for the last time, if that is asked for.
+// finish attaches a volume for the last time.
 func (c *churn) finish(ctx context.Context, volume, node string) error {
-	c.mu.Lock()
-	settle := c.settle
-	c.mu.Unlock()
-	if !settle {
-		return nil
-	}
 	va, err := c.o.Cluster.Attach(ctx, c.attachment(volume, node))
 	if err != nil {
 		return err

@@ -1,339 +1,288 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/codes"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// sidecarArgs are those of a csi-attacher with leader election, in which $(ADDRESS) stands
-// for the socket.
-const sidecarArgs = "--csi-address=$(ADDRESS) --timeout=30s --leader-election --leader-election-namespace=default --leader-election-lease-duration=3s " +
-	"--leader-election-renew-deadline=2s --leader-election-retry-period=500ms --kube-api-qps=100 --kube-api-burst=200 --v=2"
+const (
+	// attacherArgs are those of csi-attacher; they go on with the driver's socket.
+	attacherArgs = "--leader-election --leader-election-namespace=default --leader-election-lease-duration=3s --leader-election-renew-deadline=2s " +
+		"--leader-election-retry-period=500ms --kube-api-qps=100 --kube-api-burst=200 --v=2 --timeout=5s --retry-interval-start=100ms " +
+		"--retry-interval-max=1s --reconcile-sync=2s --csi-address="
+	// attacherTerm is the longest that csi-attacher leads: it may not get on before a hub has detached what it left.
+	attacherTerm = 4 * time.Second
+)
 
-// rivals are a hub and the sidecar of one driver.
-type rivals struct {
+// handover hands a driver to and fro between a hub and the real csi-attacher: one leads, the other one stands by. The books
+// tell their calls apart by the process that has made the connection.
+type handover struct {
 	*scene
-	driver, socket string
-	backend        *fakecsi.Backend
-	address        string // of the hub's HTTP API
-	hub            *testbed.Process
-	identity       string // of the hub, as it is in leases
-	leases         *testbed.Watcher[*coordinationv1.Lease]
-	sidecars       int    // how many have been started
-	attacher       string // path of a csi-attacher that is the sidecar; empty: a hub in its place
-	patient        bool   // the load deletes nothing before it is attached
+	driver     *testbed.Driver
+	leases     *testbed.Watcher[*coordinationv1.Lease]
+	program    string           // csi-attacher
+	kubeconfig string           // of csi-attacher
+	holder     string           // identity of csi-attacher in leases
+	attacher   *testbed.Process // that was started last
+	started    int              // csi-attachers
+	callers    callers
+	killed     []time.Time // when hubs were killed
 }
 
-// newRivals starts a hub that serves a driver. Calls of the driver take latency.
-func newRivals(t *testing.T, prefix, settings string, latency time.Duration) *rivals {
+// newHandover starts a hub, which leads, and then csi-attacher.
+func newHandover(t *testing.T, limit time.Duration) *handover {
 	t.Helper()
-	s := newScene(t, prefix)
-	r := &rivals{scene: s, socket: filepath.Join(s.dir, "d"), address: freeAddress(t)}
-	r.driver, r.backend = s.serve("d", r.socket)
-	if err := r.backend.Set(fakecsi.Knobs{Latency: map[fakecsi.Method]fakecsi.Latency{
-		fakecsi.ControllerPublishVolume: {Base: latency}, fakecsi.ControllerUnpublishVolume: {Base: latency}}}); err != nil {
-		t.Fatal(err)
+	if runtime.GOOS != "linux" {
+		t.Skip("the books know the processes that call the driver on Linux only")
 	}
-	leases, err := testbed.WatchLeases(s.ctx, s.plane.Clientset(), "default", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(leases.Close)
-	r.leases = leases
-	r.settle(settings)
-	r.hub = s.startHub("--http-endpoint", r.address, "-v=2")
-	return r
+	program := testbed.CSIAttacher(t)
+	h := &handover{scene: newScene(t, "handover"), program: program, callers: callers{}}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	h.ctx = ctx
+	h.driver = h.serve("d", fakecsi.AttachLatency(fakecsi.Latency{Base: 20 * time.Millisecond}),
+		fakecsi.Knobs{FinishAbandoned: new(true)}) // what begins goes on when its caller is killed, as in a storage system
+	h.kubeconfig = h.kubeconfigFor(h.prefix+"-csi-attacher", mayAttach)
+	host, err := os.Hostname()
+	h.must(err)
+	h.holder = regexp.MustCompile("[^a-zA-Z0-9-]").ReplaceAllString(host, "-") // as csi-lib-utils does
+	h.leases, err = testbed.WatchLeases(h.ctx, h.Plane.Clientset(), "default", nil)
+	h.must(err)
+	t.Cleanup(h.leases.Close)
+	h.settle("active")
+	h.startHub("-v=2")
+	h.waitHub()
+	h.startAttacher(false)
+	return h
 }
 
-// freeAddress returns an address on which nobody listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+// settle writes drivers.yaml with a mode. What csi-attacher leaves attached is detached after two listings.
+func (h *handover) settle(mode string) {
+	h.t.Helper()
+	h.configure("drivers:\n%s", h.driver.Entry("mode: "+mode+", timeout: 5s, retry: {initial: 100ms, max: 1s}, drift: {interval: 1s, unexpected: detach}"))
+	h.rewrite()
 }
 
-// settle writes drivers.yaml with settings of the driver, such as "mode: active".
-func (r *rivals) settle(settings string) {
-	r.t.Helper()
-	r.configure("drivers:\n  - {name: %s, endpoint: \"unix://%s\", %s}\n", r.driver, r.socket, settings)
-	r.rewrite()
+// startAttacher starts csi-attacher. With release it releases its lease on SIGTERM, after it has cancelled its
+// calls; otherwise it ends at once, and its lease runs out.
+func (h *handover) startAttacher(release bool) {
+	h.t.Helper()
+	h.started++
+	name := fmt.Sprint("csi-attacher", h.started)
+	p, err := testbed.StartProcess(h.ctx, testbed.ProcessOptions{Name: name, Path: h.program, LogPath: filepath.Join(h.Dir, name+".log"),
+		Args: append(strings.Fields(attacherArgs+h.driver.Socket), "--kubeconfig="+h.kubeconfig, fmt.Sprintf("--feature-gates=ReleaseLeaderElectionOnExit=%v", release))})
+	h.must(err)
+	testbed.KillAtEnd(h.t, p)
+	h.attacher, h.callers[p.PID()] = p, csiAttacher
 }
 
-// startSidecar starts the sidecar of the driver.
-func (r *rivals) startSidecar() *testbed.Process {
-	r.t.Helper()
-	r.sidecars++
-	name, binary := fmt.Sprintf("sidecar%d", r.sidecars), r.attacher
-	if binary == "" {
-		binary = r.binary("./cmd/csi-attach-hub")
+// waitHolder waits until the driver's lease is held as it should be.
+func (h *handover) waitHolder(what string, holds func(holder string) bool) {
+	h.t.Helper()
+	h.must(h.leases.WaitFor(h.ctx, "the lease held by "+what, func(all []*coordinationv1.Lease) bool {
+		i := slices.IndexFunc(all, func(l *coordinationv1.Lease) bool { return l.Name == registry.LeaseName(h.driver.Name) })
+		return i >= 0 && holds(ptr.Deref(all[i].Spec.HolderIdentity, ""))
+	}))
+}
+
+func (h *handover) waitHub() {
+	h.t.Helper()
+	h.waitHolder("the hub", func(holder string) bool { return holder != h.holder && holder != "" })
+}
+
+// The ways in which a hub leaves the driver to csi-attacher.
+const (
+	bySIGTERM = iota
+	byEdit    // `mode: paused`
+	bySIGKILL
+)
+
+// toAttacher has the hub leave, and waits until csi-attacher leads. A hub stands by then, or is paused.
+func (h *handover) toAttacher(way int) {
+	h.t.Helper()
+	switch way {
+	case bySIGTERM:
+		h.checkExit(h.hub.Process)
+		for at, c := range h.withoutOwner() {
+			if h.callers[c.Peer] == "" {
+				h.t.Errorf("the hub has ended and left %s attached to %s without a VolumeAttachment%s", at.Volume, at.Node, h.callers.historyOf(h.driver.Backend.Books(), at.Volume, c.Start))
+			}
+		}
+	case byEdit:
+		h.settle("paused")
+	case bySIGKILL:
+		h.killed = append(h.killed, time.Now())
+		h.hub.Kill()
 	}
-	p, err := testbed.StartProcess(r.ctx, testbed.ProcessOptions{
-		Name: name, Path: binary, LogPath: filepath.Join(r.dir, name+".log"),
-		Args: append(strings.Fields(strings.ReplaceAll(sidecarArgs, "$(ADDRESS)", r.socket)), "--kubeconfig="+r.plane.Kubeconfig()),
+	h.waitHolder("csi-attacher", func(holder string) bool { return holder == h.holder })
+	if way != byEdit {
+		h.startHub("-v=2")
+	}
+}
+
+// toHub stops csi-attacher, waits until the hub leads, starts another csi-attacher that stands by, and waits until
+// the hub has detached what was left behind.
+func (h *handover) toHub(kill bool) {
+	h.t.Helper()
+	if kill {
+		h.attacher.Kill()
+	} else if err := h.attacher.Stop(h.ctx, 30*time.Second); err != nil {
+		h.t.Logf("csi-attacher ended on SIGTERM with: %v", err) // it does not handle SIGTERM unless it releases its lease
+	}
+	h.waitHub()
+	h.startAttacher(h.started%2 == 1)
+	left := h.withoutOwner()
+	h.until(func() bool {
+		now, owned := publications(h.driver.Backend.Books()), h.owned(h.Attachments.List())
+		for at, c := range left {
+			if now[at].ID == c.ID && !owned[at] {
+				return false
+			}
+		}
+		return true
+	}, func() string { return fmt.Sprintf("the hub has never detached all of %+v", left) })
+}
+
+// owned are the volumes and node IDs that VolumeAttachments ask for.
+func (h *handover) owned(all []*storagev1.VolumeAttachment) map[fakecsi.VolumeNode]bool {
+	owned := map[fakecsi.VolumeNode]bool{}
+	for _, va := range all {
+		if va.Spec.Attacher == h.driver.Name {
+			owned[fakecsi.VolumeNode{Volume: *va.Spec.Source.PersistentVolumeName, Node: testbed.NodeID(va.Spec.NodeName)}] = true
+		}
+	}
+	return owned
+}
+
+// withoutOwner returns what is attached now and has no VolumeAttachment. The API server is asked between two
+// looks at the books, as both change meanwhile.
+func (h *handover) withoutOwner() map[fakecsi.VolumeNode]fakecsi.Call {
+	h.t.Helper()
+	left := publications(h.driver.Backend.Books())
+	list, err := h.Plane.Clientset().StorageV1().VolumeAttachments().List(h.ctx, metav1.ListOptions{})
+	h.must(err)
+	var all []*storagev1.VolumeAttachment
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	owned, after := h.owned(all), publications(h.driver.Backend.Books())
+	for at, c := range left {
+		if owned[at] || after[at].ID != c.ID {
+			delete(left, at)
+		}
+	}
+	return left
+}
+
+// checkEnd ends a load with each volume attached, checks that the driver has them where the objects say, and has them
+// detached.
+func (h *handover) checkEnd(c *churn) {
+	h.t.Helper()
+	settled, err := c.Settle(h.ctx)
+	h.must(err)
+	b := h.driver.Backend.Books()
+	if len(settled) != c.o.Volumes || len(b.Attached) != c.o.Volumes {
+		h.t.Errorf("%d volumes attached, %d in the driver's books, want %d", len(settled), len(b.Attached), c.o.Volumes)
+	}
+	h.waitFor("all attached without an error", func(own []*storagev1.VolumeAttachment) bool {
+		return !slices.ContainsFunc(own, func(va *storagev1.VolumeAttachment) bool {
+			return !va.Status.Attached || va.Status.AttachError != nil || va.Status.DetachError != nil || !attach.HasFinalizer(va.Finalizers, attach.Finalizer(h.driver.Name))
+		})
 	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	testbed.KillAtEnd(r.t, p)
-	return p
-}
-
-// nodes makes n nodes and returns their names; their IDs are "id-" and the name.
-func (r *rivals) nodes(n int) []string {
-	r.t.Helper()
-	var names []string
-	for i := range n {
-		node := fmt.Sprintf("%s-node%d", r.prefix, i)
-		r.create(testbed.CSINode{Node: node, Drivers: map[string]string{r.driver: "id-" + node}})
-		names = append(names, node)
-	}
-	return names
-}
-
-// startChurn begins a load.
-func (r *rivals) startChurn(volumes int) *churn {
-	r.t.Helper()
-	return startChurn(r.ctx, churnOptions{Cluster: r.cluster, Watcher: r.watcher, Driver: r.driver,
-		Volumes: volumes, Nodes: r.nodes(4), Prefix: r.prefix + "-v", Seed: 1, Patient: r.patient})
-}
-
-// cycle waits for more cycles of a load.
-func (r *rivals) cycle(c *churn, more int) {
-	r.t.Helper()
-	if err := c.WaitCycles(r.ctx, more); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// waitHolder waits until the driver's lease is held as it should be, and returns when
-// that was seen.
-func (r *rivals) waitHolder(what string, holds func(holder string) bool) time.Time {
-	r.t.Helper()
-	err := r.leases.WaitFor(r.ctx, "the lease held by "+what, func(all []*coordinationv1.Lease) bool {
-		i := slices.IndexFunc(all, func(l *coordinationv1.Lease) bool { return l.Name == "external-attacher-leader-"+r.driver })
-		return i >= 0 && all[i].Spec.HolderIdentity != nil && holds(*all[i].Spec.HolderIdentity)
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return time.Now()
-}
-
-func (r *rivals) waitHub() time.Time {
-	r.t.Helper()
-	return r.waitHolder("the hub", func(holder string) bool { return holder == r.identity })
-}
-
-func (r *rivals) waitSidecar() time.Time {
-	r.t.Helper()
-	return r.waitHolder("the sidecar", func(holder string) bool { return holder != "" && holder != r.identity })
-}
-
-func (r *rivals) waitNobody() time.Time {
-	r.t.Helper()
-	return r.waitHolder("nobody", func(holder string) bool { return holder == "" })
-}
-
-// knowHub waits until the hub holds the lease for the first time.
-func (r *rivals) knowHub() {
-	r.t.Helper()
-	r.waitHolder("the hub", func(holder string) bool { r.identity = holder; return holder != "" })
-}
-
-// get reads from the hub's API; false if it does not answer.
-func (r *rivals) get(path string, into any) bool {
-	r.t.Helper()
-	request, err := http.NewRequestWithContext(r.ctx, http.MethodGet, "http://"+r.address+path, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return false
-	}
-	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
-		r.t.Fatalf("%s: %v", path, err)
-	}
-	return true
-}
-
-// waitShown waits until the hub shows the driver as it should be, and returns what it
-// shows. The API is to be asked: it tells no changes.
-func (r *rivals) waitShown(what string, holds func(status.Driver) bool) status.Driver {
-	r.t.Helper()
-	var d status.Driver
-	r.await(func() bool {
-		d = status.Driver{}
-		return r.get("/api/v1/drivers/"+r.driver, &d) && holds(d)
-	}, func() string { return fmt.Sprintf("the driver was never shown %s: %+v", what, d) })
-	return d
-}
-
-// await asks until it holds; what says what did not.
-func (r *rivals) await(holds func() bool, what func() string) {
-	r.t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-r.ctx.Done():
-			r.t.Fatal(what())
-		}
-	}
-}
-
-func stateIs(state string) func(status.Driver) bool {
-	return func(d status.Driver) bool { return d.State == state }
-}
-
-// checkSafe checks what holds whatever becomes of attachers.
-func (r *rivals) checkSafe() {
-	r.t.Helper()
-	if err := r.backend.Books().Check(); err != nil {
-		r.t.Error(err)
-	}
-}
-
-// checkExact checks what holds when no call was cut off: no call failed, and no volume was
-// published where it was published already, unless by a VolumeAttachment that vanished while
-// that was done (kubernetes/kubernetes issue 124749) and came again under the same name.
-func (r *rivals) checkExact() {
-	r.t.Helper()
-	vanished := 0
-	logs, err := filepath.Glob(filepath.Join(r.dir, "*.log"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, log := range logs {
-		data, err := os.ReadFile(log)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		vanished += bytes.Count(data, []byte("VolumeAttachment is gone while its volume is attached"))
-	}
-	b := r.backend.Books()
-	for _, m := range []fakecsi.Method{fakecsi.ControllerPublishVolume, fakecsi.ControllerUnpublishVolume} {
-		if book := b.Methods[m]; book.Codes[codes.OK.String()] != book.Begun {
-			r.t.Errorf("%s: %+v, want all to succeed", m, book)
-		}
-	}
-	if vain := b.Methods[fakecsi.ControllerPublishVolume].Unchanged; vain > vanished {
-		r.t.Errorf("%d publishes of what was published, want %d at most: so often a VolumeAttachment vanished", vain, vanished)
-	}
-}
-
-// checkEnd ends a load with each volume attached, checks that the driver has them
-// where the objects say, and has them detached.
-func (r *rivals) checkEnd(c *churn, volumes int) {
-	r.t.Helper()
-	settled, err := c.Settle(r.ctx)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	b := r.backend.Books()
-	if len(settled) != volumes || len(b.Attached) != volumes {
-		r.t.Errorf("%d volumes attached, %d in the driver's books, want %d", len(settled), len(b.Attached), volumes)
-	}
-	for _, va := range r.watcher.List() {
-		if va.Spec.Attacher != r.driver {
-			continue
-		}
-		if !va.Status.Attached || va.Status.AttachError != nil || va.Status.DetachError != nil || !attach.HasFinalizer(va.Finalizers, attach.Finalizer(r.driver)) {
-			r.t.Errorf("%s is attached, its status is %+v, and its finalizers are %v", va.Name, va.Status, va.Finalizers)
-		}
-	}
 	var all []testbed.Object
 	for volume, node := range settled {
-		if !b.IsAttached(volume, "id-"+node) || len(b.Attached[volume]) != 1 {
-			r.t.Errorf("%s is to be on %s, the driver has it on %v", volume, node, b.Attached[volume])
+		if !b.IsAttached(volume, testbed.NodeID(node)) || len(b.Attached[volume]) != 1 {
+			h.t.Errorf("%s is to be on %s, the driver has it on %v", volume, node, b.Attached[volume])
 		}
-		all = append(all, testbed.VolumeAttachment{Name: volume + "." + node})
+		all = append(all, c.attachment(volume, node))
 	}
-	r.delete(all...)
-	r.waitFor("none left", testbed.NoneLeft[*storagev1.VolumeAttachment])
-	if b := r.backend.Books(); len(b.Attached) > 0 {
-		r.t.Errorf("attached at the end: %v", b.Attached)
+	h.delete(all...)
+	h.waitFor("none left", testbed.NoneLeft[*storagev1.VolumeAttachment])
+	if b := h.driver.Backend.Books(); len(b.Attached) > 0 {
+		h.t.Errorf("attached at the end: %v", b.Attached)
 	}
 }
 
-// The environment variable HANDOVERS says how often (make handover).
-func TestADriverIsHandedOverForthAndBackUnderLoad(t *testing.T) {
-	const volumes = 12
-	roundTrips := max(1, fromEnvironment(t, "HANDOVERS", 8)/2)
-	r := newRivals(t, "handover", "mode: active", 20*time.Millisecond)
-	r.allow(testTimeout + time.Duration(roundTrips)*30*time.Second)
-	if r.attacher = os.Getenv("CSI_ATTACHER"); r.attacher != "" {
-		r.patient = true // it releases no lease: each one has to run out
-	}
-	r.knowHub()
-	load := r.startChurn(volumes)
-	r.cycle(load, volumes)
-	var toSidecar, toHub []time.Duration
-	for i := range roundTrips {
-		sidecar := r.startSidecar()
-		if r.attacher == "" {
-			logged(r.scene, sidecar, `state="WaitingForLease"`) // it stands by
+// handovers returns how often the real csi-attacher and the hub take a driver over from each other: six times, or
+// as often as the environment variable HANDOVERS says (make handover), and the time limit.
+func handovers(t *testing.T) (n int, limit time.Duration) {
+	t.Helper()
+	n = 6
+	if text := os.Getenv("HANDOVERS"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil || n < 2 || n%2 == 1 {
+			t.Fatalf("HANDOVERS=%s: want an even number, so that the hub leads at the end", text)
 		}
-		began := time.Now()
-		r.settle([]string{"mode: paused", "mode: observe"}[i%2])
-		toSidecar = append(toSidecar, r.waitSidecar().Sub(began))
-		r.cycle(load, volumes)
+	}
+	return n, testTimeout + time.Duration(n)*20*time.Second
+}
 
-		r.settle("mode: active")
-		r.waitShown("waiting for the lease", func(d status.Driver) bool {
-			return d.State == "WaitingForLease" && strings.HasPrefix(d.Reason, "held by ")
-		})
-		began = time.Now()
-		if err := sidecar.Signal(syscall.SIGTERM); err != nil {
+// The hub leaves in each way in turn; csi-attacher is stopped by SIGTERM or, every second time, by SIGKILL. Meanwhile Pods
+// move volumes among nodes, and VolumeAttachments and PersistentVolumes are made again under the same names. Violations by
+// csi-attacher do not count.
+func TestTheHubAndTheRealCSIAttacherTakeADriverOverFromEachOther(t *testing.T) {
+	t.Parallel()
+	const volumes = 12
+	n, limit := handovers(t)
+	h := newHandover(t, limit)
+	var nodes []string
+	for i := range 4 {
+		node := fmt.Sprint("handover-node", i)
+		h.create(testbed.Node{Name: node}, // it says that no volume is in use there
+			testbed.CSINode{Node: node, Drivers: map[string]string{h.driver.Name: testbed.NodeID(node)}})
+		nodes = append(nodes, node)
+	}
+	load := startChurn(h.ctx, churnOptions{Cluster: h.Cluster, Watcher: h.Attachments, Driver: h.driver.Name, Volumes: volumes, Nodes: nodes, Seed: uint64(n)})
+	h.must(load.WaitCycles(h.ctx, volumes))
+	for i := range n / 2 {
+		way := i % 3
+		h.toAttacher(way)
+		calls := h.callers.callsOf("", h.driver.Backend.Books())
+		term, cancel := context.WithTimeout(h.ctx, attacherTerm)
+		if err := load.WaitCycles(term, volumes); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
-		toHub = append(toHub, r.waitHub().Sub(began))
-		r.cycle(load, volumes)
-		if err := sidecar.Wait(r.ctx); err != nil && r.attacher == "" {
-			t.Errorf("the sidecar did not end with exit code 0 on SIGTERM: %v", err)
+		cancel()
+		if way == byEdit {
+			if more := h.callers.callsOf("", h.driver.Backend.Books()) - calls; more > 0 {
+				t.Errorf("%d calls of the hub while the driver was paused", more)
+			}
+			h.settle("active")
 		}
+		h.toHub(i%2 == 1)
+		h.must(load.WaitCycles(h.ctx, volumes))
 	}
-	slices.Sort(toSidecar)
-	slices.Sort(toHub)
-	t.Logf("%d cycles; from the edit until the sidecar has the lease: median %v, longest %v; from SIGTERM until the hub has it: median %v, longest %v",
-		load.Cycles(), toSidecar[roundTrips/2], toSidecar[roundTrips-1], toHub[roundTrips/2], toHub[roundTrips-1])
-
-	r.checkEnd(load, volumes)
-	r.checkSafe()
-	if r.attacher == "" {
-		r.checkExact()
+	h.checkEnd(load)
+	books := h.driver.Backend.Books()
+	for _, fault := range h.callers.hubFaults(books, h.killed) {
+		t.Error("violation by the hub: ", fault)
 	}
-	if d := r.waitShown("served", stateIs("Ready")); d.ForeignWriter.VolumeAttachment != "" {
-		t.Errorf("the one that let go of the lease is taken for somebody who does not care: %+v", d.ForeignWriter)
+	hub, attacher := h.callers.takenOver("", books), h.callers.takenOver(csiAttacher, books)
+	if hub == 0 || attacher == 0 {
+		t.Error("one of them has never detached what the other one had attached")
 	}
-	r.checkExit(r.hub)
-	r.waitNobody()
+	t.Logf("%d handovers, %d cycles; the hub has made %d calls, and detached %d volumes that csi-attacher had attached; csi-attacher has made %d calls, and detached %d",
+		n, load.Cycles(), h.callers.callsOf("", books), hub, h.callers.callsOf(csiAttacher, books), attacher)
+	h.checkExit(h.hub.Process)
+	h.waitHolder("anybody but the hub", func(holder string) bool { return holder == h.holder || holder == "" })
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,15 +39,11 @@ func documentedVolumeKeys(t *testing.T) (keys []string) {
 
 // TestLogOfADayHasEachKeyOnceAndTheVolumesKeysOnEachLineAboutAVolume has a hub log as much as it can.
 func TestLogOfADayHasEachKeyOnceAndTheVolumesKeysOnEachLineAboutAVolume(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, "log")
-	driver, socket := s.prefix+"-d", filepath.Join(s.dir, "d")
-	served := testbed.DriverForTest(t, driver, socket)
-	set := func(k fakecsi.Knobs) {
-		t.Helper()
-		if err := served.Backend.Set(k); err != nil {
-			t.Fatal(err)
-		}
-	}
+	served := s.serve("d")
+	driver, socket := served.Name, served.Socket
+	set := func(k fakecsi.Knobs) { t.Helper(); s.must(served.Backend.Set(k)) }
 	fail := func(m fakecsi.Method) {
 		t.Helper()
 		set(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: m, Code: codes.PermissionDenied, Message: "\x1b[31m\"full\",\"driver\":\n\xff"}}})
@@ -58,28 +53,26 @@ func TestLogOfADayHasEachKeyOnceAndTheVolumesKeysOnEachLineAboutAVolume(t *testi
 		s.configure("defaults: {%s}\ndrivers:\n  - {name: %s, endpoint: \"unix://%s\", mode: %s}\n%s", settings, driver, socket, mode, more)
 	}
 	other := func(name, mode string) string {
-		return fmt.Sprintf("  - {name: %s-%s, endpoint: \"unix://%s/%s\", mode: %s}\n", s.prefix, name, s.dir, name, mode)
+		return fmt.Sprintf("  - {name: %[1]s-%[2]s, endpoint: \"unix://%[3]s/%[1]s-%[2]s\", mode: %[4]s}\n", s.prefix, name, s.Dir, mode)
 	}
-	testbed.DriverForTest(t, s.prefix+"-observed", filepath.Join(s.dir, "observed"))
+	s.serve("observed")
 	drivers("active", other("away", "active")+other("observed", "observe"))
 	hub := s.startHub("--logging-format=json", "-v=5")
 	said := func(messages ...string) {
 		t.Helper()
 		for _, m := range messages {
-			logged(s, hub, `"msg":"`+m)
+			s.logged(hub, `"msg":"`+m, 1)
 		}
 	}
 	state := func(name, state string) {
 		t.Helper()
-		logged(s, hub, fmt.Sprintf(`"msg":"Driver state","driver":"%s-%s","v":0,"state":%q`, s.prefix, name, state))
+		s.logged(hub, fmt.Sprintf(`"msg":"Driver state","driver":"%s-%s","v":0,"state":%q`, s.prefix, name, state), 1)
 	}
 	patch := func(name, manager, patch string, subresources ...string) {
 		t.Helper()
-		_, err := s.plane.Clientset().StorageV1().VolumeAttachments().Patch(s.ctx, name, types.MergePatchType, []byte(patch),
+		_, err := s.Plane.Clientset().StorageV1().VolumeAttachments().Patch(s.ctx, name, types.MergePatchType, []byte(patch),
 			metav1.PatchOptions{FieldManager: manager}, subresources...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s.must(err)
 	}
 	left := func(n int) func([]*storagev1.VolumeAttachment) bool {
 		return func(own []*storagev1.VolumeAttachment) bool { return len(own) == n }
@@ -114,13 +107,14 @@ func TestLogOfADayHasEachKeyOnceAndTheVolumesKeysOnEachLineAboutAVolume(t *testi
 	patch(name(2), "somebody", `{"metadata":{"finalizers":null}}`)
 	said("VolumeAttachment is gone while its volume is attached")
 	set(fakecsi.Knobs{ClearFaults: true})
-	if err := served.Backend.Wait(s.ctx, func(b fakecsi.Books) bool { return len(b.Attached) == 1 }); err != nil {
-		t.Fatal(err)
-	}
+	s.must(served.Backend.Wait(s.ctx, func(b fakecsi.Books) bool { return len(b.Attached) == 1 }))
 	set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: name(0)}}})
 	said("ListVolumes no longer reports the volume on this node")
 	patch(name(0), "csi-attacher", `{"status":{"attachError":{"message":"other","time":"2026-01-01T00:00:00Z"}}}`, "status")
 	said("Another attacher writes VolumeAttachments")
+	if metrics := s.get("/metrics"); !strings.Contains(metrics, fmt.Sprintf("attach_hub_foreign_writer_total{driver=%q} 1\n", driver)) {
+		t.Errorf("the metric of foreign writers does not count it:\n%s", metrics)
+	}
 
 	s.config.WriteString("broken\n")
 	s.rewrite()
@@ -137,14 +131,10 @@ func TestLogOfADayHasEachKeyOnceAndTheVolumesKeysOnEachLineAboutAVolume(t *testi
 	state("d", "Lost")
 	s.checkExit(hub)
 
-	log, err := os.ReadFile(hub.LogPath())
-	if err != nil {
-		t.Fatal(err)
-	}
 	volumeKeys := documentedVolumeKeys(t)
 	about := map[string]int{} // messages of lines about volumes
 	failures := []string{"Attach failed", "Detach failed", "VolumeAttachments are stuck"}
-	for line := range bytes.Lines(log) {
+	for line := range bytes.Lines([]byte(s.log(hub))) {
 		values, err := decodeLine(line)
 		if err != nil {
 			t.Errorf("%v: %s", err, line)

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,84 +27,92 @@ func TestMain(m *testing.M) {
 // testTimeout is when a test gives up to wait for what it wants to see.
 const testTimeout = 2 * time.Minute
 
-// scene is a hub process and driver processes on a real API server.
+// scene is hub processes and drivers on a real API server.
 type scene struct {
+	*testbed.World
 	t       *testing.T
 	ctx     context.Context
-	dir     string
-	plane   *testbed.ControlPlane
-	cluster *testbed.Cluster
-	watcher *testbed.Watcher[*storagev1.VolumeAttachment]
-	prefix  string // of the names of this test's objects
-	config  bytes.Buffer
-	drivers []string
-	hub     *testbed.Process // that was started last
+	binary  string       // of the hub
+	prefix  string       // of the names of this test's objects
+	config  bytes.Buffer // drivers.yaml
+	drivers []string     // in drivers.yaml
+	hub     *testbed.Hub // that was started last
 }
 
 func newScene(t *testing.T, prefix string) *scene {
 	t.Helper()
-	return newSceneOn(t, prefix, testbed.Shared(t))
-}
-
-func newSceneOn(t *testing.T, prefix string, plane *testbed.ControlPlane) *scene {
-	t.Helper()
+	plane := testbed.Shared(t)
+	// Before the clock runs: a build may take minutes.
+	binary, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
-	w := testbed.WorldForTest(t, ctx, testbed.WorldOptions{Plane: plane})
-	s := &scene{t: t, ctx: ctx, dir: w.Dir, plane: plane, cluster: w.Cluster, watcher: w.Attachments, prefix: prefix}
+	s := &scene{World: testbed.WorldForTest(t, ctx, testbed.WorldOptions{Plane: plane, Hub: binary}), t: t, ctx: ctx, binary: binary, prefix: prefix}
 	s.config.WriteString(testbed.ConfigHead + "drivers:\n")
 	return s
 }
 
-// binary returns the path of a program, built with the race detector.
-func (s *scene) binary(pkg string) string {
+func (s *scene) must(err error) {
 	s.t.Helper()
-	path, err := testbed.SharedBinary(s.ctx, testbed.BuildOptions{Package: pkg, Race: true})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return path
 }
 
-// entry adds a driver to drivers.yaml and returns its name and socket.
-func (s *scene) entry(name string) (driver, socket string) {
-	driver, socket = s.prefix+"-"+name, filepath.Join(s.dir, name)
-	fmt.Fprintf(&s.config, "  - name: %s\n    endpoint: unix://%s\n", driver, socket)
-	s.drivers = append(s.drivers, driver)
-	return driver, socket
-}
-
-// startDriver serves a driver, whose storage outlives a crash of its server.
-func (s *scene) startDriver(driver, socket string, knobs ...fakecsi.Knobs) *testbed.Driver {
+// serve runs a driver in the test's process, on the socket of its name. It does not put it into drivers.yaml.
+func (s *scene) serve(name string, knobs ...fakecsi.Knobs) *testbed.Driver {
 	s.t.Helper()
-	d := testbed.DriverForTest(s.t, driver, socket)
+	name = s.prefix + "-" + name
+	d := testbed.DriverForTest(s.t, name, filepath.Join(s.Dir, name))
 	for _, k := range knobs {
-		if err := d.Backend.Set(k); err != nil {
-			s.t.Fatal(err)
-		}
+		s.must(d.Backend.Set(k))
 	}
 	return d
+}
+
+// driver runs a driver that is in drivers.yaml with settings, such as "mode: paused".
+func (s *scene) driver(name, settings string, knobs ...fakecsi.Knobs) *testbed.Driver {
+	s.t.Helper()
+	d := s.serve(name, knobs...)
+	s.enter(d, settings)
+	return d
+}
+
+// enter puts a driver into drivers.yaml.
+func (s *scene) enter(d *testbed.Driver, settings string) {
+	s.config.WriteString(d.Entry(settings))
+	s.drivers = append(s.drivers, d.Name)
+}
+
+// configure replaces what drivers.yaml says from its third line on.
+func (s *scene) configure(format string, args ...any) {
+	s.config.Reset()
+	fmt.Fprintf(&s.config, testbed.ConfigHead+format, args...)
+}
+
+// rewrite replaces drivers.yaml under the hub.
+func (s *scene) rewrite() {
+	s.t.Helper()
+	s.must(os.WriteFile(s.ConfigPath()+".new", s.config.Bytes(), 0o600))
+	s.must(os.Rename(s.ConfigPath()+".new", s.ConfigPath()))
 }
 
 // shortLeases are flags for leases that a test can wait for.
 var shortLeases = []string{"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"}
 
+// startHub starts a hub with further flags, and waits until it serves HTTP. Its leases are in the namespace default.
 func (s *scene) startHub(args ...string) *testbed.Process {
 	s.t.Helper()
-	config := filepath.Join(s.dir, "drivers.yaml")
-	if err := os.WriteFile(config, s.config.Bytes(), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	p, err := testbed.StartHub(s.ctx, testbed.HubOptions{
-		Binary: s.binary("./cmd/csi-attach-hub"), Kubeconfig: s.plane.Kubeconfig(), Config: config,
-		LogPath: filepath.Join(s.dir, "hub.log"), Args: append(slices.Clone(shortLeases), args...),
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	testbed.KillAtEnd(s.t, p)
-	s.hub = p
-	return p
+	s.rewrite()
+	hub, err := s.StartHub(s.ctx, testbed.HubOptions{Args: slices.Concat(shortLeases, []string{"--leader-election-namespace=default"}, args)})
+	s.must(err)
+	testbed.KillAtEnd(s.t, hub.Process)
+	s.hub = hub
+	s.until(func() bool { return testbed.Get(s.ctx, hub.URL+"/livez", func(io.Reader) error { return nil }) == nil },
+		func() string { return "the hub serves no HTTP" })
+	return hub.Process
 }
 
 // attachments makes volumes of a driver and returns what attaches them to a node.
@@ -122,41 +132,29 @@ func (s *scene) attachments(driver string, n int) []testbed.Object {
 
 func (s *scene) create(objects ...testbed.Object) {
 	s.t.Helper()
-	if err := s.cluster.Create(s.ctx, objects...); err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(s.Cluster.Create(s.ctx, objects...))
 }
 
 func (s *scene) delete(objects ...testbed.Object) {
 	s.t.Helper()
-	if err := s.cluster.Delete(s.ctx, objects...); err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(s.Cluster.Delete(s.ctx, objects...))
 }
 
 // waitFor waits until this test's VolumeAttachments are as they should be.
 func (s *scene) waitFor(what string, holds func(own []*storagev1.VolumeAttachment) bool) {
 	s.t.Helper()
-	err := s.watcher.WaitFor(s.ctx, what, func(all []*storagev1.VolumeAttachment) bool {
-		var own []*storagev1.VolumeAttachment
-		for _, va := range all {
-			if strings.HasPrefix(va.Spec.Attacher, s.prefix+"-") {
-				own = append(own, va)
-			}
-		}
-		return holds(own)
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(s.Attachments.WaitFor(s.ctx, what, func(all []*storagev1.VolumeAttachment) bool {
+		return holds(slices.DeleteFunc(slices.Clone(all), func(va *storagev1.VolumeAttachment) bool {
+			return !strings.HasPrefix(va.Spec.Attacher, s.prefix+"-")
+		}))
+	}))
 }
 
 func attachedAtLeast(n int) func([]*storagev1.VolumeAttachment) bool {
 	return func(all []*storagev1.VolumeAttachment) bool { return countAttached(all) >= n }
 }
 
-func countAttached(all []*storagev1.VolumeAttachment) int {
-	n := 0
+func countAttached(all []*storagev1.VolumeAttachment) (n int) {
 	for _, va := range all {
 		if va.Status.Attached {
 			n++
@@ -165,169 +163,101 @@ func countAttached(all []*storagev1.VolumeAttachment) int {
 	return n
 }
 
-func (s *scene) books(backend *fakecsi.Backend) fakecsi.Books {
+// until asks until it holds; what says what did not.
+func (s *scene) until(holds func() bool, what func() string) {
 	s.t.Helper()
-	b := backend.Books()
-	if err := b.Check(); err != nil {
-		s.t.Error(err)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			s.t.Fatal(what())
+		}
 	}
-	return b
+}
+
+// log returns all that a hub has logged.
+func (s *scene) log(hub *testbed.Process) string {
+	s.t.Helper()
+	log, err := os.ReadFile(hub.LogPath())
+	s.must(err)
+	return string(log)
+}
+
+// logged waits until the hub's log has the words so often. Only the hub writes the file, so this looks at it until the deadline.
+func (s *scene) logged(hub *testbed.Process, words string, times int) {
+	s.t.Helper()
+	s.until(func() bool { return strings.Count(s.log(hub), words) >= times },
+		func() string { return fmt.Sprintf("the hub's log did not say %q %d times", words, times) })
+}
+
+// get returns what the hub serves at a path.
+func (s *scene) get(path string) string {
+	s.t.Helper()
+	var text []byte
+	s.must(testbed.Get(s.t.Context(), s.hub.URL+path, func(body io.Reader) (err error) {
+		text, err = io.ReadAll(body)
+		return err
+	}))
+	return string(text)
+}
+
+// getJSON reads an answer of the hub's API.
+func (s *scene) getJSON(path string, into any) {
+	s.t.Helper()
+	s.must(json.Unmarshal([]byte(s.get(path)), into))
+}
+
+// ask runs a command about the hub that was started last, and returns what it printed and its exit code.
+func (s *scene) ask(args ...string) (stdout, stderr string, code int) {
+	return s.askAs(s.Plane.Kubeconfig(), append(args, "--server", s.hub.URL)...)
+}
+
+func (s *scene) askAs(kubeconfig string, args ...string) (stdout, stderr string, code int) {
+	return runHere(append(args, "--kubeconfig", kubeconfig)...)
+}
+
+// asked repeats a command until its output has the words.
+func (s *scene) asked(words string, args ...string) (out string) {
+	s.t.Helper()
+	var problems string
+	s.until(func() bool { out, problems, _ = s.ask(args...); return strings.Contains(out, words) },
+		func() string {
+			return fmt.Sprintf("%v never printed %q, the last answer:\n%s%s", args, words, out, problems)
+		})
+	return out
 }
 
 // checkExit stops a hub and checks that it ended by itself, in order.
-func (s *scene) checkExit(p *testbed.Process) {
+func (s *scene) checkExit(hub *testbed.Process) {
 	s.t.Helper()
-	if err := p.Stop(s.ctx, 30*time.Second); err != nil {
+	if err := hub.Stop(s.ctx, 30*time.Second); err != nil {
 		s.t.Errorf("the hub did not end with exit code 0 on SIGTERM: %v", err)
 	}
 }
 
-func TestDriverKilledDuringAttachesComesBackAndAllIsAttached(t *testing.T) {
-	s := newScene(t, "killed-driver")
-	driver, socket := s.entry("d")
-	served := s.startDriver(driver, socket, fakecsi.AttachLatency(fakecsi.Latency{Base: 50 * time.Millisecond}))
-	hub := s.startHub()
-	attachments := s.attachments(driver, 100)
-	s.create(attachments...)
-	s.waitFor("some attached", attachedAtLeast(10))
-	served.Server.Crash()
-	if err := served.Server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	backend := served.Backend
-	s.waitFor("all attached", testbed.AllAttached(100))
-	if got := len(s.books(backend).Attached); got != 100 {
-		t.Errorf("%d volumes attached, want 100", got)
-	}
-	s.delete(attachments...)
-	s.waitFor("none left", testbed.NoneLeft[*storagev1.VolumeAttachment])
-	if got := len(s.books(backend).Attached); got != 0 {
-		t.Errorf("%d volumes attached, want none", got)
-	}
-	s.checkExit(hub)
-}
-
-func TestHubKilledDuringAttachesAndDetachesFinishesThemWhenStartedAgain(t *testing.T) {
-	s := newScene(t, "killed-hub")
-	driver, socket := s.entry("d")
-	backend := s.startDriver(driver, socket, fakecsi.AttachLatency(fakecsi.Latency{Base: 50 * time.Millisecond})).Backend
-	hub := s.startHub()
-	attachments := s.attachments(driver, 200)
-	going, staying := attachments[:100], attachments[100:]
-	s.create(going...)
-	s.waitFor("the first half attached", testbed.AllAttached(100))
-
-	s.delete(going...)
-	s.create(staying...)
-	s.waitFor("some attached and some detached", func(all []*storagev1.VolumeAttachment) bool {
-		attached := 0
-		for _, va := range all {
-			if va.Status.Attached && va.DeletionTimestamp == nil {
-				attached++
-			}
-		}
-		return attached >= 10 && len(all) <= 190
-	})
-	hub.Kill()
-	hub = s.startHub()
-	s.waitFor("the second half attached, the first gone", testbed.AllAttached(100))
-	b := s.books(backend)
-	if len(b.Attached) != 100 {
-		t.Errorf("%d volumes attached, want 100", len(b.Attached))
-	}
-	for _, o := range staying {
-		if name := o.(testbed.VolumeAttachment).Name; len(b.Attached[name]) != 1 {
-			t.Errorf("%s is not attached", name)
-		}
-	}
-	s.delete(staying...)
-	s.waitFor("none left", testbed.NoneLeft[*storagev1.VolumeAttachment])
-	if got := len(s.books(backend).Attached); got != 0 {
-		t.Errorf("%d volumes attached, want none", got)
-	}
-	s.checkExit(hub)
-}
-
 func TestSIGTERMLetsCallsInFlightEndAndStartsNoOther(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, "sigterm")
-	driver, socket := s.entry("d")
-	backend := s.startDriver(driver, socket, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}}).Backend
+	driver := s.driver("d", "", fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}})
+	backend := driver.Backend
 	hub := s.startHub("--shutdown-grace", "1m")
-	s.create(s.attachments(driver, 40)...)
+	s.create(s.attachments(driver.Name, 40)...)
 	inFlight := 10 // half of the default workers
-	if err := backend.Wait(s.ctx, func(b fakecsi.Books) bool { return b.AttachInFlight.Now == inFlight }); err != nil {
-		t.Fatal(err)
-	}
-	if err := hub.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	logged(s, hub, "Stopping, waiting for calls in flight")
-	if err := backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
-		t.Fatal(err)
-	}
+	s.must(backend.Wait(s.ctx, func(b fakecsi.Books) bool { return b.AttachInFlight.Now == inFlight }))
+	s.must(hub.Signal(syscall.SIGTERM))
+	s.logged(hub, "Stopping, waiting for calls in flight", 1)
+	s.must(backend.Set(fakecsi.Knobs{ReleaseAll: true}))
 	if err := hub.Wait(s.ctx); err != nil {
 		t.Errorf("the hub ended with %v, want exit code 0", err)
 	}
 	s.waitFor("those in flight attached", attachedAtLeast(inFlight))
-	b := s.books(backend)
+	b := backend.Books()
+	if err := b.Check(); err != nil {
+		t.Error(err)
+	}
 	if got := b.Methods[fakecsi.ControllerPublishVolume].Begun; got != inFlight || len(b.Attached) != inFlight {
 		t.Errorf("%d publishes and %d volumes attached, want %d: those that were in flight", got, len(b.Attached), inFlight)
-	}
-}
-
-// logged waits until the hub's log has the words. The log is a file that only the
-// hub writes, so this looks at it until the deadline.
-func logged(s *scene, hub *testbed.Process, words string) {
-	s.t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if data, err := os.ReadFile(hub.LogPath()); err == nil && strings.Contains(string(data), words) {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-s.ctx.Done():
-			s.t.Fatalf("the hub's log never said %q", words)
-		}
-	}
-}
-
-func TestHalfOfAHundredDriversAwayNeitherHurtsTheOthersNorFloodsTheLog(t *testing.T) {
-	s := newScene(t, "many")
-	var there []string
-	backends := map[string]*fakecsi.Backend{}
-	for i := range 100 {
-		driver, socket := s.entry(fmt.Sprintf("d%d", i))
-		if i%2 == 1 {
-			continue // its socket does not exist
-		}
-		there, backends[driver] = append(there, driver), testbed.DriverForTest(t, driver, socket).Backend
-	}
-	// A hundred leases that are renewed twice a second are more than a busy machine can do.
-	hub := s.startHub("--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s", "--leader-election-retry-period=2s")
-	var all []testbed.Object
-	for _, driver := range there {
-		all = append(all, s.attachments(driver, 4)...)
-	}
-	s.create(all...)
-	s.waitFor("all attached", testbed.AllAttached(len(all)))
-	s.delete(all...)
-	s.waitFor("none left", testbed.NoneLeft[*storagev1.VolumeAttachment])
-	for driver, backend := range backends {
-		if got := len(backend.Books().Attached); got != 0 {
-			t.Errorf("%s: %d volumes attached, want none", driver, got)
-		}
-	}
-	s.checkExit(hub)
-	log, err := os.ReadFile(hub.LogPath())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, driver := range s.drivers {
-		// That it waits for its lease, is ready and is drained, or that it cannot be reached: this took less than a minute.
-		if n := strings.Count(string(log), fmt.Sprintf("driver=%q", driver)); n < 1 || n > 3 {
-			t.Errorf("%d lines about %s in the log, want 1 to 3", n, driver)
-		}
 	}
 }

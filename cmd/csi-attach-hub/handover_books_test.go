@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/safety"
 )
@@ -28,65 +26,41 @@ func publications(b fakecsi.Books) map[fakecsi.VolumeNode]fakecsi.Call {
 	return last
 }
 
-// work is what one attacher has done, by the books.
-type work struct {
-	publishes, unpublishes, failed int
-	takenOver                      int // detaches of what the other one had attached
-	violations                     map[safety.Rule]int
+// callsOf counts the calls of a caller that change something.
+func (cs callers) callsOf(caller string, b fakecsi.Books) (n int) {
+	for _, c := range slices.Concat(b.Calls, b.Running) {
+		if c.Volume != "" && cs[c.Peer] == caller {
+			n++
+		}
+	}
+	return n
 }
 
-func (w *work) String() string {
-	return fmt.Sprintf("%d publishes and %d unpublishes (%d of what the other one had attached), %d of them failed, violations %v",
-		w.publishes, w.unpublishes, w.takenOver, w.failed, w.violations)
-}
-
-// workOf returns the work of the hub ("") and of csi-attacher.
-func (cs callers) workOf(b fakecsi.Books) map[string]*work {
-	all := map[string]*work{"": {violations: map[safety.Rule]int{}}, csiAttacher: {violations: map[safety.Rule]int{}}}
-	byCall, publishers := map[uint64]string{}, map[fakecsi.VolumeNode]string{}
+// takenOver counts the detaches by a caller of what another one had attached.
+func (cs callers) takenOver(caller string, b fakecsi.Books) (n int) {
+	publishers := map[fakecsi.VolumeNode]string{}
 	for _, c := range b.Calls {
-		caller := cs[c.Peer]
-		byCall[c.ID] = caller
-		w, at := all[caller], fakecsi.VolumeNode{Volume: c.Volume, Node: c.Node}
-		switch c.Method {
-		case fakecsi.ControllerPublishVolume:
-			w.publishes++
-			if c.Changed {
-				publishers[at] = caller
-			}
-		case fakecsi.ControllerUnpublishVolume:
-			w.unpublishes++
-			if c.Changed && publishers[at] != caller {
-				w.takenOver++
-			}
-		default:
-			continue
-		}
-		if c.Code != codes.OK {
-			w.failed++
+		at := fakecsi.VolumeNode{Volume: c.Volume, Node: c.Node}
+		switch {
+		case !c.Changed:
+		case c.Method == fakecsi.ControllerPublishVolume:
+			publishers[at] = cs[c.Peer]
+		case cs[c.Peer] == caller && publishers[at] != caller:
+			n++
 		}
 	}
-	for _, v := range b.Violations {
-		all[byCall[v.Call]].violations[v.Rule]++
-	}
-	return all
+	return n
 }
 
-// hubFaults returns the violations of the hub that no rule allows, and counts the allowed ones. killed
-// are the times at which a hub was killed.
-func (cs callers) hubFaults(b fakecsi.Books, killed []time.Time) (faults []string, allowed int) {
+// hubFaults returns the violations of the hub that no rule allows. killed are the times at which a hub was killed.
+func (cs callers) hubFaults(b fakecsi.Books, killed []time.Time) (faults []string) {
 	for _, v := range b.Violations {
 		i := slices.IndexFunc(b.Calls, func(c fakecsi.Call) bool { return c.ID == v.Call })
-		if i >= 0 && cs[b.Calls[i].Peer] != "" {
-			continue
+		if i < 0 || cs[b.Calls[i].Peer] == "" && !(v.Rule == safety.OneNode && cs.couldNotKnow(b, v, killed)) {
+			faults = append(faults, fmt.Sprintf("%+v: %s", v, cs.historyOf(b, v.Volume, v.Time)))
 		}
-		if i >= 0 && v.Rule == safety.OneNode && cs.couldNotKnow(b, v, killed) {
-			allowed++
-			continue
-		}
-		faults = append(faults, fmt.Sprintf("%+v: %s", v, cs.historyOf(b, v.Volume, v.Time)))
 	}
-	return faults, allowed
+	return faults
 }
 
 // couldNotKnow reports whether another process has attached the volume of a violation to each other node:
