@@ -135,7 +135,7 @@ func TestEachCommandKeepsTheTableOfExitCodes(t *testing.T) {
 	for args, want := range map[string]int{
 		"status": exitNoAnswer, "volumes": exitNoAnswer, "explain pod x": exitNoAnswer, "status --server http://127.0.0.1:1": exitNoAnswer,
 		"status --server x": exitUsage, "volumes --server ftp://x": exitUsage, "explain pod/x/y/z": exitUsage, "explain": exitUsage,
-		"validate": exitUsage, "validate /absent": exitUsage, "validate -o json /absent": exitUsage, "validate " + drivers: 0, "validate command_test.go": exitTrouble,
+		"validate": exitUsage, "validate /absent": exitUsage, "validate " + drivers: 0, "validate command_test.go": exitTrouble,
 		"adopt /absent": exitUsage, "adopt " + drivers: exitTrouble, "schema": 0, "schema x": exitUsage, "version": 0, "version x": exitUsage,
 		"--config /absent": exitUsage, "--config " + drivers + " --logging-format=xml": exitUsage, "--timeout=-1s": exitUsage,
 	} {

@@ -10,9 +10,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 )
 
-// explainFormats are the values of --output.
-var explainFormats = []string{"table", "json"}
-
 func newExplainCommand() *cobra.Command {
 	var flags clientFlags
 	var verbose bool
@@ -34,7 +31,7 @@ Pods and claims of another namespace are pod NAMESPACE/NAME and pvc NAMESPACE/NA
 func (f *clientFlags) explain(c *cobra.Command, asked string, verbose bool) error {
 	ctx, out := c.Context(), c.OutOrStdout()
 	namespace, err := f.askedNamespace()
-	if err := errors.Join(err, f.check()); err != nil {
+	if err := errors.Join(err, oneOf("output", f.output, "table", "json")); err != nil {
 		return err
 	}
 	question, err := explain.ParseQuestion(asked, namespace)
@@ -66,7 +63,7 @@ func (f *clientFlags) explain(c *cobra.Command, asked string, verbose bool) erro
 	if f.output == "json" {
 		err = printJSON(out, report)
 	} else {
-		_, err = io.WriteString(out, report.Text(newScreen(out).style(false), verbose))
+		_, err = io.WriteString(out, report.Text(tableStyle(out, false), verbose))
 	}
 	if code := report.ExitCode(); err == nil && code != 0 {
 		return exitError{code: code}

@@ -57,8 +57,6 @@ func (f *clientFlags) accessGiven() []string {
 	return given
 }
 
-func (f *clientFlags) check() error { return oneOf("output", f.output, explainFormats...) }
-
 // access returns where the Kubernetes API is, and the current namespace. It looks in the same places as kubectl.
 func (f *clientFlags) access() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()

@@ -67,7 +67,6 @@ func subcommands() []*cobra.Command {
 
 // printHelp prints the help of the program: its commands, then the flags of the hub by group.
 func printHelp(root *cobra.Command, groups cliflag.NamedFlagSets) {
-	out := newScreen(root.OutOrStdout())
 	text := root.Short + ".\n\nUsage:\n  csi-attach-hub COMMAND [flags]\n"
 	if root.Runnable() {
 		text += "  csi-attach-hub [flags]          run the hub\n"
@@ -80,11 +79,11 @@ func printHelp(root *cobra.Command, groups cliflag.NamedFlagSets) {
 	}
 	text += "\nRun \"csi-attach-hub COMMAND --help\" for the flags of a command." + exitHelp + "\n"
 	for _, name := range groups.Order {
-		if width, _ := out.size(); root.Runnable() {
+		if width, _ := terminalWidth(root.OutOrStdout()); root.Runnable() {
 			text += "\n" + name + ":\n" + groups.FlagSets[name].FlagUsagesWrapped(width)
 		}
 	}
-	_, _ = io.WriteString(out.out, text) // nobody reads it
+	_, _ = io.WriteString(root.OutOrStdout(), text) // nobody reads it
 }
 
 // newCommand returns a command that prints no errors: run prints them.

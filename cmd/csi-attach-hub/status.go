@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	"k8s.io/client-go/rest"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -18,13 +21,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
-// watchInterval is the interval of --watch.
-const watchInterval = 2 * time.Second
-
 // statusFlags are the flags of the subcommand status.
 type statusFlags struct {
 	clientFlags
-	watch  bool
 	failOn string
 }
 
@@ -36,9 +35,7 @@ func newStatusCommand() *cobra.Command {
 	c.Args = cobra.NoArgs
 	flags.clientFlags.add(c.Flags())
 	c.Flags().Lookup("output").Usage = "output `format`, table, wide (all columns, whole texts) or json"
-	c.Flags().BoolVarP(&flags.watch, "watch", "w", false, "repeat every 2 seconds until interrupted")
 	c.Flags().StringVar(&flags.failOn, "fail-on", "", "end with exit code 1 if a driver or a volume has this `health` or a worse one: broken or attention")
-	c.MarkFlagsMutuallyExclusive("fail-on", "watch")
 	return c
 }
 
@@ -51,7 +48,7 @@ func oneOf(flag, value string, valid ...string) error {
 	return exitError{exitUsage, fmt.Errorf("--%s %q: write %s or %s", flag, value, strings.Join(valid[:last], ", "), valid[last])}
 }
 
-// run prints the status once, or with watch until the context of c ends.
+// run prints the status.
 func (f *statusFlags) run(c *cobra.Command) error {
 	err := oneOf("output", f.output, "table", "wide", "json")
 	if f.failOn != "" {
@@ -61,54 +58,19 @@ func (f *statusFlags) run(c *cobra.Command) error {
 		return err
 	}
 	f.warnIgnored(c.ErrOrStderr())
-	screen := newScreen(c.OutOrStdout())
-	if f.watch {
-		return f.repeat(c, screen)
-	}
 	report, err := f.report(c.Context())
 	if err != nil {
 		return err
 	}
 	if f.output == "json" {
-		err = printJSON(screen.out, report)
+		err = printJSON(c.OutOrStdout(), report)
 	} else {
-		_, err = io.WriteString(screen.out, report.Text(screen.style(f.output == "wide")))
+		_, err = io.WriteString(c.OutOrStdout(), report.Text(tableStyle(c.OutOrStdout(), f.output == "wide")))
 	}
 	if err == nil && f.failOn != "" && report.Summary.Health.Compare(status.HealthState(f.failOn)) <= 0 {
 		return exitError{code: exitTrouble}
 	}
 	return err
-}
-
-// repeat prints the status until the context of c ends. A terminal shows the last answer while no replica answers.
-func (f *statusFlags) repeat(c *cobra.Command, screen *screen) error {
-	ticker := time.NewTicker(watchInterval)
-	defer ticker.Stop()
-	last := ""
-	for {
-		report, err := f.report(c.Context())
-		switch {
-		case c.Context().Err() != nil:
-			return nil
-		case err != nil && screen.file != nil:
-			err = screen.redraw(fmt.Sprintf("No answer; asking again every %s: %s\n%s", watchInterval, terminal.Line(err.Error()), last))
-		case err != nil:
-			_, err = fmt.Fprintln(c.ErrOrStderr(), terminal.Line(err.Error())) // the next try may succeed
-		case f.output == "json":
-			err = printJSON(screen.out, report)
-		default:
-			last = report.Text(screen.style(f.output == "wide"))
-			err = screen.redraw(last)
-		}
-		if err != nil {
-			return err // the reader has gone
-		}
-		select {
-		case <-c.Context().Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
 }
 
 // report asks all replicas. It finds them each time, because the Pods may change.
@@ -142,4 +104,23 @@ func (f *clientFlags) view(ctx context.Context) (hub *hubclient.Hub, view hubcli
 		return nil, view, nil, fmt.Errorf("no hub has answered: %s", terminal.Line(strings.Join(view.Problems(), "; ")))
 	}
 	return hub, view, config, nil
+}
+
+// tableStyle returns how to draw tables on a terminal, a pipe or a file. wide is for all columns and whole texts.
+func tableStyle(out io.Writer, wide bool) statustable.Style {
+	width, isTerminal := terminalWidth(out)
+	if wide {
+		width = 0
+	}
+	return statustable.Style{Width: width, Wide: wide, Color: isTerminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+}
+
+// terminalWidth returns the width of a terminal, or the one that the program "watch" gives to what it runs; 0 if it is not known.
+func terminalWidth(out io.Writer) (width int, isTerminal bool) {
+	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		width, _, _ = term.GetSize(int(file.Fd()))
+		return width, true
+	}
+	width, _ = strconv.Atoi(os.Getenv("COLUMNS"))
+	return width, false
 }

@@ -2,14 +2,12 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -90,7 +88,6 @@ func TestFailOnEndsWithItsExitCode(t *testing.T) {
 func TestMistakesOnTheCommandLineNameTheValidValues(t *testing.T) {
 	for args, words := range map[string]string{
 		"status --fail-on=fine":           "--fail-on|fine|broken or attention",
-		"status --fail-on=broken --watch": "fail-on watch",
 		"status -o name":                  "--output|name|table, wide or json",
 		"volumes --state stcuk,failing,x": `--state "stcuk"|--state "x"|attaching, attached, detaching, waiting, failing, stuck, unserved, idle`,
 		"volumes --health bad":            `--health "bad"|broken, attention, standby, fine`,
@@ -112,34 +109,11 @@ func TestMistakesOnTheCommandLineNameTheValidValues(t *testing.T) {
 	}
 }
 
-func TestRedrawingOverwritesAndKeepsWhatWasThereBefore(t *testing.T) {
-	for _, test := range []struct {
-		text   string
-		height int
-		first  bool
-		want   string
-	}{
-		{"a\nb\n", 10, false, "\x1b[Ha\x1b[K\nb\x1b[K\n\x1b[J"},
-		{"a\n", 3, true, "\n\n\n\x1b[Ha\x1b[K\n\x1b[J"},
-		{"a\nb\nc\nd\ne\n", 4, false, "\x1b[Ha\x1b[K\nb\x1b[K\n... and 3 more lines\x1b[K\n\x1b[J"},
-		{"a\nb\n", 0, false, "\x1b[Ha\x1b[K\nb\x1b[K\n\x1b[J"}, // the height is not known
-	} {
-		if got := frame(test.text, test.height, test.first); strings.NewReplacer("\x1b[?7l", "", "\x1b[?7h", "").Replace(got) != test.want {
-			t.Errorf("%q in %d lines: got %q, want %q", test.text, test.height, got, test.want)
-		}
-	}
-	if got := frame("a", 9, false); !strings.HasPrefix(got, "\x1b[H\x1b[?7l") || !strings.HasSuffix(got, "\x1b[?7h") {
-		t.Errorf("%q: a line that is too long takes two lines, or all later lines are cut", got)
-	}
-	var out strings.Builder
-	s := screen{out: &out}
-	for range 2 {
-		if err := s.redraw("table\n"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want := "table\n\ntable\n"; out.String() != want {
-		t.Errorf("a pipe got %q, want %q", out.String(), want)
+// The program "watch" gives its width to what it runs in COLUMNS: a line that is too long would be cut there.
+func TestTablesHaveTheWidthThatWatchGives(t *testing.T) {
+	t.Setenv("COLUMNS", "80")
+	if got, wide := tableStyle(io.Discard, false), tableStyle(io.Discard, true); got.Width != 80 || got.Color || wide.Width != 0 {
+		t.Errorf("got %+v, and %+v with whole texts", got, wide)
 	}
 }
 
@@ -152,56 +126,5 @@ func TestJSONOfStatusIsAReport(t *testing.T) {
 	}
 	if r.Summary.Health != status.Broken || r.Summary.Volumes.Broken != 1 || len(r.VolumesInTrouble) != 1 || r.Driver("d.example.com") == nil || r.AsOf.IsZero() {
 		t.Errorf("got %+v", r)
-	}
-}
-
-// watcher ends a watch when it has seen enough.
-type watcher struct {
-	seen   strings.Builder // not embedded: its WriteString would pass by Write
-	enough func(seen string) bool
-	stop   context.CancelFunc
-}
-
-func (w *watcher) Write(p []byte) (int, error) {
-	n, err := w.seen.Write(p)
-	if w.enough(w.seen.String()) {
-		w.stop()
-	}
-	return n, err
-}
-
-func TestWatchGoesOnWhileAHubIsAwayUntilItIsInterrupted(t *testing.T) {
-	for _, output := range []string{"table", "json"} {
-		t.Run(output, func(t *testing.T) {
-			var asked atomic.Int32
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if asked.Add(1) == 1 {
-					w.WriteHeader(http.StatusServiceUnavailable)
-					return
-				}
-				fmt.Fprint(w, `{"identity": "id", "drivers": [{"name": "d.example.com", "state": "Ready"}]}`)
-			}))
-			defer server.Close()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			var problems strings.Builder // apart: whoever reads the answers may be a program
-			out := &watcher{stop: cancel, enough: func(seen string) bool { return strings.Contains(seen, "d.example.com") }}
-			c := newStatusCommand()
-			c.SetContext(ctx)
-			c.SetOut(out)
-			c.SetErr(&problems)
-			if err := c.ParseFlags([]string{"--watch", "--server", server.URL, "-o", output}); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.RunE(c, nil); err != nil {
-				t.Errorf("the watch ended with %v, want no error", err)
-			}
-			if told := problems.String(); !strings.Contains(told, "no hub has answered: ") || !strings.Contains(told, "503") {
-				t.Errorf("the watch does not say that the hub was away:\n%s", told)
-			}
-			if seen := out.seen.String(); strings.Contains(seen, "503") || output == "json" && !json.Valid([]byte(seen)) {
-				t.Errorf("the watch shows something else than the answers:\n%s", seen)
-			}
-		})
 	}
 }

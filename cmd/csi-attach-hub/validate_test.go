@@ -2,14 +2,10 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 const doubtful = `apiVersion: attach-hub/v1alpha1
@@ -63,65 +59,6 @@ func TestValidateChecksEachFileAndStdin(t *testing.T) {
 				t.Errorf("stdout %q, stderr %q, want %q, %q", stdout.String(), stderr.String(), test.stdout, test.stderr)
 			}
 		})
-	}
-}
-
-func TestValidateInJSONHasEveryFileWithItsMistakes(t *testing.T) {
-	dir := t.TempDir()
-	bad, good := filepath.Join(dir, "bad.yaml"), filepath.Join(dir, "cm.yaml")
-	write(t, bad, strings.ReplaceAll(doubtful, "5s", "5"))
-	write(t, good, configMap(doubtful))
-	for _, test := range []struct {
-		name string
-		args []string
-		code int
-		want []validated
-	}{
-		{"valid", []string{"validate", "-o", "json", good}, 0, []validated{
-			{File: good, Valid: true, Errors: []mistake{}, Drivers: []string{"a"},
-				Warnings: []mistake{{File: good, Line: 8, Path: "drivers[0].timeout"}}}}},
-		{"one of two, and one that does not exist", []string{"validate", bad, good, dir + "/none", "--output=json"}, exitUsage, []validated{
-			{File: bad, Errors: []mistake{{File: bad, Line: 4, Path: "drivers[0].timeout"}}, Warnings: []mistake{}, Drivers: []string{}},
-			{File: good, Valid: true, Errors: []mistake{}, Drivers: []string{"a"},
-				Warnings: []mistake{{File: good, Line: 8, Path: "drivers[0].timeout"}}},
-			{File: dir + "/none", Errors: []mistake{{File: dir + "/none"}}, Warnings: []mistake{}, Drivers: []string{}}}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var stdout, stderr bytes.Buffer
-			if code := run(test.args, &stdout, &stderr); code != test.code || stderr.Len() > 0 {
-				t.Errorf("exit code %d, stderr %q, want %d and nothing", code, stderr.String(), test.code)
-			}
-			var got struct{ Files []validated }
-			if err := json.Unmarshal(stdout.Bytes(), &got); err != nil {
-				t.Fatalf("%v: %s", err, stdout.String())
-			}
-			messages := cmpopts.IgnoreFields(mistake{}, "Message")
-			if diff := cmp.Diff(test.want, got.Files, messages); diff != "" || strings.Contains(stdout.String(), `"message": ""`) {
-				t.Errorf("the results differ (-want +got):\n%s\n%s", diff, stdout.String())
-			}
-		})
-	}
-}
-
-func TestValidateKnowsTwoFormats(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	if code := run([]string{"validate", "-o", "yaml", "../../drivers.yaml"}, &stdout, &stderr); code != exitUsage || stderr.String() != "--output \"yaml\": write text or json\n" {
-		t.Errorf("exit code %d, stderr %q", code, stderr.String())
-	}
-}
-
-// The format in the help is the one that is printed.
-func TestHelpOfValidateShowsTheJSONThatIsPrinted(t *testing.T) {
-	_, example, _ := strings.Cut(validateHelp, "one object:\n")
-	example, _, _ = strings.Cut(example, "\n\n\"drivers\"")
-	decoder := json.NewDecoder(strings.NewReader(example))
-	decoder.DisallowUnknownFields()
-	var shown struct{ Files []validated }
-	if err := decoder.Decode(&shown); err != nil {
-		t.Fatalf("%v: %s", err, example)
-	}
-	if len(shown.Files) != 1 || len(shown.Files[0].Errors) != 1 || shown.Files[0].Errors[0].Line == 0 {
-		t.Errorf("got %+v", shown)
 	}
 }
 

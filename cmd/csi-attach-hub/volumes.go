@@ -103,7 +103,7 @@ func (f *volumesFlags) run(c *cobra.Command) error {
 			fmt.Fprintln(errOut, "Warning: not all Pods are shown: "+terminal.Line(err.Error()))
 		}
 	}
-	if err := f.print(all, newScreen(c.OutOrStdout()), errOut); err != nil {
+	if err := f.print(all, c.OutOrStdout(), errOut); err != nil {
 		return err
 	}
 	if gaps != nil {
@@ -113,11 +113,11 @@ func (f *volumesFlags) run(c *cobra.Command) error {
 }
 
 // print prints the list in the format that --output names.
-func (f *volumesFlags) print(all []status.Attachment, screen *screen, errOut io.Writer) error {
+func (f *volumesFlags) print(all []status.Attachment, out, errOut io.Writer) error {
 	now, wide, text := time.Now(), f.output == "wide", ""
 	switch {
 	case f.output == "json":
-		return printJSON(screen.out, struct {
+		return printJSON(out, struct {
 			AsOf    time.Time           `json:"asOf"`
 			Volumes []status.Attachment `json:"volumes"`
 		}{now.UTC(), all})
@@ -133,8 +133,8 @@ func (f *volumesFlags) print(all []status.Attachment, screen *screen, errOut io.
 			text += "volumeattachment/" + terminal.Line(a.Name) + "\n"
 		}
 	default:
-		text = statustable.Volumes(slices.Chunk(all, 1), wide, now).Text(screen.style(wide))
+		text = statustable.Volumes(slices.Chunk(all, 1), wide, now).Text(tableStyle(out, wide))
 	}
-	_, err := io.WriteString(screen.out, text)
+	_, err := io.WriteString(out, text)
 	return err
 }
