@@ -166,22 +166,13 @@ func Watch(ctx context.Context, kube authorizationv1client.SelfSubjectAccessRevi
 	})
 }
 
-// report logs the missing rights, if there are any.
+// report logs each missing right, with what grants it.
 func report(logger klog.Logger, missing []Right) {
-	for _, optional := range []bool{false, true} {
-		var names, manifests []string
-		for _, r := range missing {
-			if r.Optional == optional {
-				names, manifests = append(names, r.String()), append(manifests, r.Manifest)
-			}
-		}
-		values := []any{"missing", strings.Join(names, ", "), "see", strings.Join(slices.Compact(slices.Sorted(slices.Values(manifests))), ", ")}
-		switch {
-		case names == nil:
-		case optional:
-			logger.Info("Warning: rights are missing in the Kubernetes API that are of use", values...)
-		default:
-			logger.Error(nil, "Rights are missing in the Kubernetes API, without which volumes are not attached or not detached", values...)
+	for _, r := range missing {
+		if r.Optional {
+			logger.Info("Warning: a right is missing in the Kubernetes API that is of use", "right", r.String(), "see", r.Manifest)
+		} else {
+			logger.Error(nil, "A right is missing in the Kubernetes API, without which volumes are not attached or not detached", "right", r.String(), "see", r.Manifest)
 		}
 	}
 }

@@ -115,7 +115,7 @@ func TestALeaseThatDoesNotExistIsReportedWithWhatToDo(t *testing.T) {
 		var driver status.Driver
 		return d.read(open+"/api/v1/drivers/"+name, &driver) && strings.Contains(driver.Reason, want)
 	})
-	if log := readFile(t, d.hub.LogPath()); bytes.Contains(log, []byte("Rights are missing")) || bytes.Contains(log, []byte("rights are missing")) {
+	if log := readFile(t, d.hub.LogPath()); bytes.Contains(log, []byte("right is missing")) {
 		t.Errorf("want no missing right:\n%s", log)
 	}
 	object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: lease}}
