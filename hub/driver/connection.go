@@ -170,10 +170,6 @@ func (m *Manager) use(ctx context.Context, s *liveSession, spec registry.Driver)
 		s.Close()
 	}()
 	m.setUp(true, func(state *state) { state.session = s })
-	if n := m.decider().RecordedCalls(m.Cluster.AttachmentsOfDriver); n > 0 && m.capabilityLog.IsDue("", time.Now()) {
-		logger.Info("Driver has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: check that the endpoint is that of its controller",
-			"volumeAttachments", n)
-	}
 	failures := 0       // of Probes in a row
 	var asked time.Time // the first Probe since the last answer; zero: there is none
 	for ctx.Err() == nil {

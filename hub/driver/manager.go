@@ -72,8 +72,6 @@ type Manager struct {
 	reconcile.Options // of the Workers of all terms
 	options           *Options
 
-	capabilityLog loglimit.Problem // of stayConnected: that the driver may be another one
-
 	stateLog *loglimit.Limiter
 
 	mu           sync.Mutex

@@ -28,10 +28,9 @@ type stuckVolume struct {
 	down  bool // its status has said that the driver is not connected
 }
 
-// ReportOverdue reports what has had no success for too long, also while the driver cannot be called: calls that hang, of which
-// nothing else is logged until their timeout, which may be hours, and VolumeAttachments that are stuck.
+// ReportOverdue reports the VolumeAttachments that are stuck, also while the driver cannot be called. Their status says too which
+// call hangs: its timeout, at which it is logged, may be hours.
 func (w *Worker) ReportOverdue(ctx context.Context) {
-	w.logHanging(time.Now())
 	stuck := map[types.UID]stuckVolume{}
 	var fresh []string
 	for _, va := range w.Overlay.AttachmentsOfDriver(w.Driver) {
@@ -96,35 +95,6 @@ func stuckError(va *storagev1.VolumeAttachment, op attach.Operation, tries int, 
 		failed = []string{"", "1 failed try, "}[tries]
 	}
 	return fmt.Errorf("%s%s requested at %s, %s%w", diagnosis.StuckPrefix, op, op.Since(va).UTC().Format(time.RFC3339), failed, why)
-}
-
-// logHanging logs the oldest call if it hangs, or that the driver answers no call although each call ends at its
-// timeout before it hangs.
-func (w *Worker) logHanging(now time.Time) {
-	var oldest queue.Flight
-	calls := 0
-	items, _ := w.Queue.All()
-	for _, p := range items {
-		if since := p.Call.Since; !since.IsZero() {
-			if calls++; calls == 1 || since.Before(oldest.Since) {
-				oldest = p.Call
-			}
-		}
-	}
-	var unanswered time.Time
-	if s := w.Session(); s != nil {
-		unanswered = s.UnansweredSince(w.Queue.Has)
-	}
-	switch {
-	case hangs(oldest.Since, now):
-		logger := w.Logger.WithValues("volumeAttachment", oldest.VolumeAttachment)
-		if va := w.Overlay.Attachment(oldest.VolumeAttachment); va != nil {
-			logger = w.VolumeLogger(va)
-		}
-		logger.Info(oldest.Method+" unanswered", "for", now.Sub(oldest.Since).Round(time.Second), "callsInFlight", calls)
-	case hangs(unanswered, now):
-		w.Logger.Info("Driver answers no call", "for", now.Sub(unanswered).Round(time.Second), "callsInFlight", calls)
-	}
 }
 
 // hangs reports whether a call hangs that began at a time, zero if there is none.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -72,10 +71,7 @@ func (w *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.La
 
 // reportNoAttach reports that attachRequired became false while volumes are attached: that may be a mistake.
 func (w *Worker) reportNoAttach(volumes int) {
-	text := fmt.Sprintf("attachRequired is now false: detaching %d volumes", volumes)
-	if volumes == 1 {
-		text = strings.TrimSuffix(text, "s")
-	}
+	text := fmt.Sprintf("attachRequired is now false, volumes to detach: %d", volumes)
 	w.Logger.Info(text)
 	if object := w.Cluster.CSIDriver(w.Driver); object != nil { // it may be gone by now
 		w.Warn(object, noAttach, text)

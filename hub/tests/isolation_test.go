@@ -285,12 +285,6 @@ func TestPanicInAnyGoroutineOfADriverRestartsThatDriverAlone(t *testing.T) {
 			v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Volume: "odd", Code: codes.Internal, Count: 8}}})
 			odd(v)
 		}},
-		"calls that hang are looked for": {at: "log ControllerPublishVolume unanswered", happen: func(v *virtual) {
-			v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Volume: "odd"}}})
-			odd(v)
-			v.pass(90 * time.Second)
-			v.turn(healed)
-		}},
 	}, func(v *virtual, c row) {
 		v.driver.Probe.Interval = 10 * time.Second
 		v.driver.StuckAfter = 30 * time.Second

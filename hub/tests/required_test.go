@@ -225,7 +225,7 @@ func TestAttachRequiredThatBecomesFalseIsReportedOnceAndNeedsAttention(t *testin
 		v.inUse("n", "v0")
 		v.attachRequired(false)
 		v.pass(time.Hour)
-		const text = "attachRequired is now false: detaching 9 volumes"
+		const text = "attachRequired is now false, volumes to detach: 9"
 		if events := v.eventsWith(text); len(events) != 1 || events[0] != "Warning AttachRequiredFalse "+text || strings.Count(v.log.String(), text) != 1 {
 			t.Errorf("Events: %q, log %s", events, v.log.String())
 		}

@@ -2,12 +2,9 @@ package driver
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -70,69 +67,6 @@ func TestDriverOwesAnAnswerSinceTheFirstCallAfterItsLast(t *testing.T) {
 			if want := at(step.want); step.want == 0 && !got.IsZero() || step.want > 0 && !got.Equal(want) {
 				t.Errorf("%s: unanswered since %s, want %s", step.what, got, want)
 			}
-		}
-	})
-}
-
-func TestHangingDriverIsLoggedOnceAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
-		d := routed(t)
-		d.work.Logger = logger
-		session, _ := newEndingSession(t)
-		d.driver.update(func(s *state) { s.session = session })
-		calls := func(names ...string) (end func()) {
-			for _, name := range names {
-				d.driver.Queue.Add(queue.AttachmentKey(name), queue.AttachLane, queue.Place{})
-				d.driver.Queue.SetCall(queue.AttachmentKey(name), queue.Flight{Method: "ControllerPublishVolume", Since: time.Now(), VolumeAttachment: name})
-				session.CallBegins(queue.AttachmentKey(name))
-				time.Sleep(time.Second)
-			}
-			return func() {
-				for _, name := range names {
-					d.driver.Queue.SetCall(queue.AttachmentKey(name), queue.Flight{})
-				}
-				session.Answered()
-			}
-		}
-		report := func() { time.Sleep(time.Minute); d.work.ReportOverdue(t.Context()) }
-		end := calls("quick")
-		time.Sleep(30 * time.Second)
-		end()
-		report()
-		end = calls("oldest", "other")
-		report()
-		report()
-		end()
-		report()
-		logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-		for _, want := range []string{`volumeAttachment="oldest" for="1m2s" callsInFlight=2`, `volumeAttachment="oldest" for="2m2s" callsInFlight=2`} {
-			if strings.Count(logged, "\n") != 2 || !strings.Contains(logged, want) {
-				t.Errorf("got %q, want two lines, one with %q", logged, want)
-			}
-		}
-	})
-}
-
-// Each call of a silent driver ends at its timeout, and the next one is young again.
-func TestDriverThatAnswersNoCallIsLoggedAlthoughItsCallsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
-		d := routed(t)
-		d.work.Logger = logger
-		session, _ := newEndingSession(t)
-		d.driver.update(func(s *state) { s.session = session })
-		key := queue.AttachmentKey("silent")
-		d.driver.Queue.Add(key, queue.AttachLane, queue.Place{})
-		for range 6 {
-			d.work.ReportOverdue(t.Context())
-			session.CallBegins(key)
-			time.Sleep(10 * time.Second)
-		}
-		d.work.ReportOverdue(t.Context())
-		logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-		if want := `Driver answers no call for="1m0s"`; strings.Count(logged, "\n") != 1 || !strings.Contains(logged, want) {
-			t.Errorf("got %q, want one line %q", logged, want)
 		}
 	})
 }
