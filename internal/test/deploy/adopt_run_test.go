@@ -29,11 +29,11 @@ func (r adoptRow) name() string {
 
 const pluginProxy = "/var/lib/csi/sockets/pluginproxy/csi.sock"
 
-// Their manifests have the shape of those of real drivers.
+// One for each shape of a manifest, which differ in the kind of the workload, in the users and the fsGroup, in the host's
+// network, in where the socket is, in the number of csi-attachers, and in who has the Lease.
 var proxyRows = []adoptRow{
 	{manifest: "ebs", drivers: []standIn{{"ebs.csi.aws.com", "ebs-plugin", pluginProxy}}},
 	{manifest: "vsphere", drivers: []standIn{{"csi.vsphere.vmware.com", "vsphere-csi-controller", "/csi/csi.sock"}}},
-	{manifest: "azuredisk", drivers: []standIn{{"disk.csi.azure.com", "azuredisk", "/csi/csi.sock"}}},
 	{manifest: "ceph-rbd", drivers: []standIn{{"rbd.csi.ceph.com", "csi-rbdplugin", "/csi/csi-provisioner.sock"}}},
 	{manifest: "daemonset", drivers: []standIn{{"block.csi.example.com", "driver", pluginProxy}}},
 	{manifest: "alibaba", flags: []string{"--driver=external-disk-attacher=diskplugin.csi.alibabacloud.com",
@@ -43,18 +43,9 @@ var proxyRows = []adoptRow{
 			{"ossplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/ossplugin.csi.alibabacloud.com/csi.sock"},
 			{"bmcpfsplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/bmcpfsplugin.csi.alibabacloud.com/csi.sock"}}},
 	{manifest: "statefulset", drivers: []standIn{{"san.csi.example.com", "san-driver", "/csi/csi.sock"}}},
-	{manifest: "cinder", drivers: []standIn{{"cinder.csi.openstack.org", "driver", pluginProxy}}},
 	{manifest: "gce-pd", drivers: []standIn{{"pd.csi.storage.gke.io", "gce-pd-driver", "/csi/csi.sock"}}},
-	{manifest: "hetzner", withoutLease: true, drivers: []standIn{{"csi.hetzner.cloud", "driver", "/run/csi/socket"}}},
-	{manifest: "democratic-csi", drivers: []standIn{{"org.democratic-csi.nfs", "csi-proxy", "/csi-data/csi.sock"}}},
-	{manifest: "powerstore", drivers: []standIn{{"csi-powerstore.dellemc.com", "driver", "/var/run/csi/csi.sock"}}},
-	{manifest: "oci", flags: []string{"--driver=blockvolume.csi.oraclecloud.com"}, drivers: []standIn{{"blockvolume.csi.oraclecloud.com", "oci-csi-controller-driver", "/var/run/shared-tmpfs/csi.sock"}}},
-	{manifest: "digitalocean", withoutLease: true, drivers: []standIn{{"dobs.csi.digitalocean.com", "driver", pluginProxy}}},
-	{manifest: "defaults", flags: []string{"--driver=io.openebs.csi-mayastor"}, withoutLease: true, drivers: []standIn{{"io.openebs.csi-mayastor", "driver", pluginProxy}}},
 	{manifest: "synology", withoutLease: true, drivers: []standIn{{"csi.san.synology.com", "csi-plugin", pluginProxy}}},
-	{manifest: "linode", withoutLease: true, drivers: []standIn{{"linodebs.csi.linode.com", "csi-linode-plugin", pluginProxy}}},
 	{manifest: "ibm-vpc", withoutLease: true, drivers: []standIn{{"vpc.block.csi.ibm.io", "iks-vpc-block-driver", "/csi/csi-vpc.sock"}}},
-	{manifest: "trident", withoutLease: true, drivers: []standIn{{"csi.trident.netapp.io", "trident-main", "/plugin/csi.sock"}}},
 }
 
 const dropIn = "--mode=drop-in"
@@ -62,7 +53,6 @@ const dropIn = "--mode=drop-in"
 var dropInRows = []adoptRow{
 	{manifest: "ebs", flags: []string{dropIn}, drivers: []standIn{{"ebs.csi.aws.com", "ebs-plugin", pluginProxy}}},
 	{manifest: "azuredisk", flags: []string{dropIn}, drivers: []standIn{{"disk.csi.azure.com", "azuredisk", "/csi/csi.sock"}}},
-	{manifest: "ceph-rbd", flags: []string{dropIn}, drivers: []standIn{{"rbd.csi.ceph.com", "csi-rbdplugin", "/csi/csi-provisioner.sock"}}},
 	{manifest: "hostpath", flags: []string{dropIn}, drivers: []standIn{{"hostpath.csi.k8s.io", "hostpath", "/csi/csi.sock"}}, withoutLease: true},
 }
 

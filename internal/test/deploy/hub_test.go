@@ -52,7 +52,7 @@ func deploy(t *testing.T, prefix string, volumes ...string) *deployed {
 	t.Helper()
 	plane := testbed.Shared(t)
 	// Before the clock runs: a build may take minutes.
-	binary, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: true})
+	binary, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub"})
 	if err != nil {
 		t.Fatal(err)
 	}

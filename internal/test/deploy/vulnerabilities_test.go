@@ -1,7 +1,6 @@
 package deploy_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,25 +8,7 @@ import (
 	"testing"
 )
 
-// makeVulnerabilities runs `make vulnerabilities` on a module that calls url.Parse, with a database that has one made-up vulnerability of
-// the standard library.
-func makeVulnerabilities(t *testing.T, vulnerablePackage, vulnerableFunction string) (output string, failed bool) {
-	t.Helper()
-	module, database := t.TempDir(), t.TempDir()
-	for path, content := range map[string]string{
-		filepath.Join(module, "go.mod"):  "module example.com/caller\n\ngo 1.26\n",
-		filepath.Join(module, "main.go"): "package main\n\nimport \"net/url\"\n\nfunc main() { _, _ = url.Parse(\"\") }\n",
-		filepath.Join(database, "GO-2099-0001.json"): fmt.Sprintf(`{"schema_version": "1.3.1", "id": "GO-2099-0001", "modified": "2026-01-01T00:00:00Z",
-			"database_specific": {"url": "https://example.com/GO-2099-0001"}, "affected": [{"package": {"ecosystem": "Go", "name": "stdlib"}, "ranges": [{"type": "SEMVER", "events": [{"introduced": "0"}]}],
-			"ecosystem_specific": {"imports": [{"path": %q, "symbols": [%q]}]}}]}`, vulnerablePackage, vulnerableFunction),
-	} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return checkVulnerabilities(t, "GOVULNDB="+database, "CHECKED="+module)
-}
-
+// checkVulnerabilities runs `make vulnerabilities`.
 func checkVulnerabilities(t *testing.T, variables ...string) (output string, failed bool) {
 	t.Helper()
 	if testing.Short() {
@@ -41,15 +22,21 @@ func checkVulnerabilities(t *testing.T, variables ...string) (output string, fai
 	return string(out), err != nil
 }
 
+// A module calls url.Parse, and a database has one made-up vulnerability of the standard library.
 func TestVulnerabilityInCalledCodeFails(t *testing.T) {
-	if out, failed := makeVulnerabilities(t, "net/url", "Parse"); !failed || !strings.Contains(out, "GO-2099-0001") {
-		t.Errorf("failed %v:\n%s", failed, out)
+	module, database := t.TempDir(), t.TempDir()
+	for path, content := range map[string]string{
+		filepath.Join(module, "go.mod"):  "module example.com/caller\n\ngo 1.26\n",
+		filepath.Join(module, "main.go"): "package main\n\nimport \"net/url\"\n\nfunc main() { _, _ = url.Parse(\"\") }\n",
+		filepath.Join(database, "GO-2099-0001.json"): `{"schema_version": "1.3.1", "id": "GO-2099-0001", "modified": "2026-01-01T00:00:00Z",
+			"database_specific": {"url": "https://example.com/GO-2099-0001"}, "affected": [{"package": {"ecosystem": "Go", "name": "stdlib"}, "ranges": [{"type": "SEMVER", "events": [{"introduced": "0"}]}],
+			"ecosystem_specific": {"imports": [{"path": "net/url", "symbols": ["Parse"]}]}}]}`,
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-}
-
-func TestVulnerabilityInCodeThatNothingCallsPasses(t *testing.T) {
-	out, failed := makeVulnerabilities(t, "net/url", "ParseQuery")
-	if failed || !strings.Contains(out, "GO-2099-0001") && !strings.Contains(out, "1 vulnerability") {
+	if out, failed := checkVulnerabilities(t, "GOVULNDB="+database, "CHECKED="+module); !failed || !strings.Contains(out, "GO-2099-0001") {
 		t.Errorf("failed %v:\n%s", failed, out)
 	}
 }
