@@ -86,18 +86,23 @@ func TestAlertsFireForWhatTheySay(t *testing.T) {
 			t.Errorf("%s is not tried", r.Alert)
 		}
 		for _, c := range firing[r.Alert] {
-			if got := evaluate(t, c.series, r.Expr); got != c.fires {
-				t.Errorf("%s fires for %q, want %q, with:\n%s", r.Alert, got, c.fires, c.series)
+			fires := ""
+			for _, result := range evaluate(t, parseSeries(t, c.series), r.Expr) {
+				fires += result.String()
+				for _, text := range r.Annotations {
+					checkMentioned(t, r.Alert, text, result)
+				}
+			}
+			if fires != c.fires {
+				t.Errorf("%s fires for %q, want %q, with:\n%s", r.Alert, fires, c.fires, c.series)
 			}
 		}
 	}
 }
 
-// evaluate returns the labels of the result of an expression, after series of a sample per minute.
-func evaluate(t *testing.T, series, expression string) (fires string) {
+// parseSeries reads series of a sample per minute.
+func parseSeries(t *testing.T, series string) (all stored) {
 	t.Helper()
-	begin := time.Unix(1_800_000_000, 0)
-	var all stored
 	for line := range strings.Lines(series) {
 		l, values, err := parser.NewParser(parser.Options{}).ParseSeriesDesc(strings.TrimSpace(line))
 		if err != nil {
@@ -109,11 +114,19 @@ func evaluate(t *testing.T, series, expression string) (fires string) {
 		}
 		all = append(all, storage.NewListSeries(l, samples))
 	}
+	return all
+}
+
+var begin = time.Unix(1_800_000_000, 0)
+
+// evaluate returns the labels of each result of an expression, after twenty minutes.
+func evaluate(t *testing.T, all stored, expression string) (results []labels.Labels) {
+	t.Helper()
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})})
 	defer engine.Close()
 	q, err := engine.NewInstantQuery(t.Context(), all, nil, expression, begin.Add(20*time.Minute))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", expression, err)
 	}
 	defer q.Close()
 	result, err := q.Exec(t.Context()).Vector()
@@ -121,9 +134,9 @@ func evaluate(t *testing.T, series, expression string) (fires string) {
 		t.Fatalf("%s: %v", expression, err)
 	}
 	for _, s := range result {
-		fires += s.Metric.String()
+		results = append(results, s.Metric)
 	}
-	return fires
+	return results
 }
 
 // stored are the series of a Prometheus.
