@@ -12,8 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// What Parse takes satisfies the schema, and it takes it again from a file that says the
-// same in full; what it does not take, it explains. It never panics.
+// What Parse takes it takes again from a file that says the same in full; what it does not take, it explains. It never panics.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil {
@@ -37,9 +36,6 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			checkErrors(t, data, err)
 			return
-		}
-		for _, problem := range violations(t, data) {
-			t.Errorf("was taken against the schema: %s", problem)
 		}
 		again, err := Parse("f.yaml", render(t, config))
 		if err != nil {
