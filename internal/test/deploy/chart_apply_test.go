@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
@@ -85,9 +84,9 @@ func TestHelmInstallsUpgradesAndRemovesTheChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sources, _, _ := unstructured.NestedSlice(bundle.Object, "spec", "sources")
-	if fmt.Sprint(sources) != "[map[inLine:the CA\n]]" {
-		t.Errorf("the sources of the Bundle are %v", sources)
+	want := "map[sources:[map[inLine:the CA\n]] target:map[configMap:map[key:ca.crt] namespaceSelector:map[]]]" // --client-ca of proxies is ca.crt
+	if got := fmt.Sprint(bundle.Object["spec"]); got != want {
+		t.Errorf("the Bundle is %s, want %s", got, want)
 	}
 	uninstall := action.NewUninstall(config)
 	uninstall.WaitStrategy = kube.HookOnlyStrategy
