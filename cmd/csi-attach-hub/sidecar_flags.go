@@ -45,7 +45,7 @@ func sidecarFlags(args []string) (adopt.Flags, error) {
 		problems = append(problems, fmt.Errorf("--leader-election-namespace: %q is not a valid namespace: %s", f.LeaseNamespace, strings.Join(reasons, "; ")))
 	}
 	if slices.ContainsFunc(endpointFlags, set.Changed) {
-		f.HTTPEndpoint = hub.endpoint
+		f.Other = append(f.Other, "--http-endpoint="+hub.endpoint+": its metrics end with csi-attacher, and so does the probe of /healthz/leader-election. Scrape the hub, and remove what leads there (Service, ServiceMonitor, kube-rbac-proxy)")
 	}
 	if set.Changed("leader-election-lease-duration") {
 		f.LeaseDuration = hub.leases.Duration

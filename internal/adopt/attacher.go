@@ -27,8 +27,7 @@ type Flags struct {
 	LeaseDuration  time.Duration // --leader-election-lease-duration; 0 if not given
 	LockType       string        // --leader-election-type of csi-attacher before 2.0; "" if not given
 	Kubeconfig     string        // --kubeconfig; "" if not given
-	HTTPEndpoint   string        // --http-endpoint or --metrics-address; "" if not given
-	Other          []string      // flags whose value no setting can have, each with the reason
+	Other          []string      // flags that no setting replaces, each with the reason
 	Unknown        []string      // arguments that csi-attacher of any known release does not have, as they are written
 }
 

@@ -49,6 +49,7 @@ func (p *Plan) addReasons(in input, possible map[string]string, before []Plan) {
 	for _, c := range w.containers() {
 		ours := strings.HasPrefix(c.Name, basePrefix) || strings.HasPrefix(imageName(c), hubName) || c.Image == p.Options.Image || len(c.Command) > 0 && c.Command[0] == hubProgram
 		p.no(Modes, ours, "container %s is csi-attach-hub already: pass the manifest from before adopt, as the chart or the vendor makes it, or original/manifest.yaml of the earlier folder", c.Name)
+		p.no(Modes, strings.Contains(c.Image, "{{"), "container %s: image %s is a template: render it first, for example with helm template RELEASE CHART -n NAMESPACE", c.Name, c.Image)
 	}
 	maker := p.Options.managedBy(w.Object)
 	for _, m := range in.makers() {
@@ -116,7 +117,6 @@ func (p *Plan) addNotes() {
 	p.note(proxyOnly, !p.HostNetwork() && len(p.policies) == 0, "NetworkPolicy %s keeps all other ports of the Pod open; if another policy selects the Pod for Ingress, pass its manifest as INPUT too, or ports that it closes are opened (kubectl -n %s get networkpolicy)", p.Base(), w.Namespace)
 	left := slices.Concat(p.Flags.Other, p.Flags.Unknown)
 	p.note(proxyOnly, len(left) > 0, "flags of csi-attacher that are not carried over: %s", strings.Join(left, "; "))
-	p.note(proxyOnly, p.Flags.HTTPEndpoint != "", "the metrics of csi-attacher on %s end with it, and so does the probe of /healthz/leader-election: scrape the hub instead, and remove what leads there (Service, ServiceMonitor, kube-rbac-proxy)", p.Flags.HTTPEndpoint)
 	p.note(proxyOnly, len(p.roles) > 0, "when you will not go back, remove what csi-attacher alone needs: %s", strings.Join(p.roles, "; "))
 	_, openShift := w.Template.Annotations["openshift.io/required-scc"]
 	p.note(Modes, p.takesRoot() && openShift, "OpenShift chooses the user of a container (openshift.io/required-scc): if the cluster is OpenShift, add --openshift")

@@ -47,6 +47,8 @@ func TestEachReasonHoldsForItsModes(t *testing.T) {
 		"lifecycle manager":     {change: labelled("olm.owner: csi.v1"), want: "ClusterServiceVersion", modes: all},
 		"owner":                 {change: []string{"  namespace: storage\n", "  namespace: storage\n  ownerReferences: [{apiVersion: example.com/v1, kind: Storage, name: main, uid: u, controller: true}]\n"}, want: "Storage main of example.com/v1", modes: all},
 		"known operator":        {change: []string{"  namespace: storage\n", "  namespace: storage\n  ownerReferences: [{apiVersion: csi.ibm.com/v1, kind: IBMBlockCSI, name: main, uid: u, controller: true}]\n"}, want: "set csi-attacher in spec.sidecars of the IBMBlockCSI to the variant of the hub's image", modes: all},
+		"operator as owner":     {change: []string{"  namespace: storage\n", "  namespace: storage\n  ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: rook-ceph-operator, uid: u, controller: true}]\n"}, want: "set ROOK_CSI_ATTACHER_IMAGE in the ConfigMap rook-ceph-operator-config", modes: all},
+		"template":              {change: []string{"registry.k8s.io/sig-storage/csi-attacher:v4.10.0", "'{{ .Values.attacher }}'"}, want: "image {{ .Values.attacher }} is a template: render it first", modes: all},
 		"owner for deletion":    {change: []string{"  namespace: storage\n", "  namespace: storage\n  ownerReferences: [{apiVersion: example.com/v1, kind: Storage, name: main, uid: u}]\n"}},
 		"other socket":          {change: []string{"volumeMounts: [{name: sockets, mountPath: /csi}]\n        - name: csi", "volumeMounts: []\n        - name: csi", "emptyDir: {}", "hostPath: {path: /run/block}"}, want: "the driver runs in another Pod", modes: proxyOnly, more: "---\n{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: block.example.com}}\n"},
 		"node socket":           {change: []string{"volumeMounts: [{name: sockets, mountPath: /csi}]\n        - name: csi", "volumeMounts: []\n        - name: csi", "emptyDir: {}", "hostPath: {path: /var/lib/kubelet/plugins/block.example.com}"}, want: "that of the node plugin", modes: proxyOnly},
@@ -139,6 +141,10 @@ func TestTheFindingSaysWhatTheUserMustKnow(t *testing.T) {
 	of := func(container string) []string {
 		return []string{"          image: registry.k8s.io", "          " + container + "\n          image: registry.k8s.io"}
 	}
+	classes := ""
+	for _, name := range []string{"a", "b", "c"} {
+		classes += "---\n{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: " + name + "}, provisioner: block.example.com, parameters: {csi.storage.k8s.io/controller-publish-secret-name: '${pvc.name}', csi.storage.k8s.io/controller-publish-secret-namespace: storage}}\n"
+	}
 	for name, test := range map[string]struct {
 		change []string
 		more   string
@@ -156,19 +162,19 @@ func TestTheFindingSaysWhatTheUserMustKnow(t *testing.T) {
 		"replicas":              {change: []string{"replicas: 1", "replicas: 3"}, want: []string{"3; the hub calls one of them"}},
 		"DaemonSet":             {change: []string{"kind: Deployment", "kind: DaemonSet"}, want: []string{"one on each of its nodes; the hub calls one of them"}},
 		"host network":          {change: onHost, want: []string{"must be free on each node", "maxSurge: 0"}},
-		"metrics":               {change: attacherArg("--http-endpoint=:8080"), want: []string{"the metrics of csi-attacher on :8080"}},
+		"metrics":               {change: attacherArg("--http-endpoint=:8080"), want: []string{"not carried over: --http-endpoint=:8080"}},
 		"user of another image": {change: []string{"registry.k8s.io/sig-storage/", "example.com/"}, want: []string{"if this image has another, add --run-as-user"}},
 		"OpenShift":             {change: []string{"labels: {app: controller}", "annotations: {openshift.io/required-scc: nonroot}"}, want: []string{"if the cluster is OpenShift, add --openshift"}},
 		"privileged":            {change: of("securityContext: {privileged: true}"), want: []string{"SELinux"}},
-		"template of a Secret": {more: "---\n{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: c}, provisioner: block.example.com, parameters: {csi.storage.k8s.io/controller-publish-secret-name: '${pvc.name}', csi.storage.k8s.io/controller-publish-secret-namespace: storage}}\n",
-			want: []string{"StorageClass c names the Secret for attaching by a template, storage/${pvc.name}"}},
+		"templates of Secrets":  {more: classes, want: []string{"a template in StorageClass a (storage/${pvc.name}), b (storage/${pvc.name}), c (storage/${pvc.name})"}},
+		"all at once":           {change: slices.Concat(attacherArg("--http-endpoint=:8080, --foreign=a"), of("securityContext: {privileged: true}")), more: classes + role("attacher", "nodes", "default"), want: []string{"--foreign=a", "a template in StorageClass", "ClusterRole attacher", "SELinux"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Mode: test.mode}
 			finding := func(p Plan) string {
 				text, err := Text([]Plan{p})
-				if err != nil || len(p.Notes) > 5 {
-					t.Errorf("%v, %d notes; want at most 5", err, len(p.Notes))
+				if lines := strings.Count(text, "\n"); err != nil || len(p.Notes) > 5 || lines > 60 {
+					t.Errorf("%v, %d notes, %d lines; want at most 5 and 60", err, len(p.Notes), lines)
 				}
 				return strings.Join(strings.Fields(text), " ") // in one line
 			}

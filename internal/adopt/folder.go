@@ -99,6 +99,7 @@ func Kustomize(plans []Plan, dir string) (Files, error) {
 	}
 	original := f.Workload.DeepCopy()
 	original.SetNamespace(f.Workload.Namespace) // the way back leads there too
+	original.SetResourceVersion("")             // of a manifest from the cluster: no step could be applied after another change
 	manifest, failed := yaml.Marshal(original.Object)
 	if failed != nil {
 		return nil, fmt.Errorf("%s: %w", f.Workload.Object, failed)
@@ -108,11 +109,11 @@ func Kustomize(plans []Plan, dir string) (Files, error) {
 		"# then adopt leaves this file alone.\n", kustomization, "resources:\n  - manifest.yaml\n")
 	before := "original"
 	for _, step := range f.Options.Mode.Steps() {
-		add(string(step)+"/patch.yaml", render(string(step)+".yaml", f))
+		add(step+"/patch.yaml", render(step+".yaml", f))
 		// Without the namespace: a base of the user may set it later, or name none.
 		target := fmt.Sprintf("{kind: %s, name: %s}", f.Workload.GetKind(), strconv.Quote(regexp.QuoteMeta(f.Workload.GetName())))
-		add(string(step)+"/kustomization.yaml", kustomization, "resources:\n  - ../", before, "\npatches:\n  - path: patch.yaml\n    target: ", target, "\n")
-		before = string(step)
+		add(step+"/kustomization.yaml", kustomization, "resources:\n  - ../", before, "\npatches:\n  - path: patch.yaml\n    target: ", target, "\n")
+		before = step
 	}
 	scripts := []string{"README.md", "post-renderer.sh", "plugin.yaml"}
 	if f.Proxy() {
@@ -199,11 +200,13 @@ func (f folder) AtHub() string {
 // Overlaps reports whether a rollout would run csi-attacher in the old Pod and the hub in the new one at the same time,
 // with no Lease that keeps them apart.
 func (f folder) Overlaps() bool {
-	return !f.Flags.LeaderElection && f.Workload.GetKind() == "Deployment" && f.Workload.spec.Strategy.Type != "Recreate"
+	return f.WithoutLease() && f.Workload.GetKind() == "Deployment" && f.Workload.spec.Strategy.Type != "Recreate"
 }
 
 // WithoutLease reports whether only the order of the steps keeps some csi-attacher apart from the hub.
-func (f folder) WithoutLease() bool { return slices.ContainsFunc(f.Plans, Plan.WithoutLease) }
+func (f folder) WithoutLease() bool {
+	return slices.ContainsFunc(f.Plans, func(p Plan) bool { return !p.Flags.LeaderElection })
+}
 
 // LeaseWait returns how long the slowest Lease can take until it is free.
 func (f folder) LeaseWait() string {

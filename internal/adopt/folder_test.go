@@ -88,6 +88,14 @@ func TestAFolderIsForOneWorkload(t *testing.T) {
 	}
 }
 
+// With its resourceVersion, each step would be in conflict with the one before.
+func TestTheWayBackOfAManifestFromTheClusterCanBeApplied(t *testing.T) {
+	files, err := Kustomize(plans(t, changed(t, "  namespace: storage\n", "  namespace: storage\n  resourceVersion: '7'\n"), Options{}), "out")
+	if original := string(files["original/manifest.yaml"]); err != nil || strings.Contains(original, "resourceVersion") || !strings.Contains(original, "namespace: storage") {
+		t.Errorf("%v: %s", err, original)
+	}
+}
+
 // readmeOf returns README.md of the folder for a manifest.
 func readmeOf(t *testing.T, manifest string, o Options) string {
 	t.Helper()
@@ -132,7 +140,7 @@ func TestStepsWithCertificatesOfTheUserNameNoOtherSecret(t *testing.T) {
 	if strings.Contains(text, "attach-hub-block-example-com-ca") || strings.Contains(text, "cert-manager must run") {
 		t.Errorf("names a CA that is not made:\n%s", text)
 	}
-	inOrder(t, text, "the Secret `attach-hub-block-example-com-tls` in", "`block.example.com.crt` in this folder", "give csi-attach-hub csi-attach-hub-driver-cas block.example.com.crt block.example.com.crt")
+	inOrder(t, text, "the Secret `attach-hub-block-example-com-tls` in", "`block.example.com.crt` in this folder", "make the ConfigMap `attach-hub-ca` there too", "get configmap attach-hub-ca --ignore-not-found", "give csi-attach-hub csi-attach-hub-driver-cas block.example.com.crt block.example.com.crt")
 }
 
 func TestStepsNameWhoMakesTheWorkload(t *testing.T) {

@@ -151,12 +151,13 @@ func (o Options) managedBy(object Object) string {
 		}
 	}
 	if owner := metav1.GetControllerOf(&object.Unstructured); owner != nil {
+		what := "make the change in that object if it can have it, or keep csi-attacher"
 		for _, known := range operators {
-			if kind, group, _ := strings.Cut(known.owner, " of "); owner.Kind == kind && strings.HasPrefix(owner.APIVersion, group+"/") {
-				return fmt.Sprintf("the operator of %s %s makes it (ownerReferences) and undoes changes: %s", owner.Kind, owner.Name, o.throughSetting(known.setting))
+			if kind, group, _ := strings.Cut(known.owner, " of "); owner.Kind == kind && strings.HasPrefix(owner.APIVersion, group+"/") || owner.Kind == "Deployment" && strings.Contains(owner.Name, known.workload) {
+				what = o.throughSetting(known.setting)
 			}
 		}
-		return fmt.Sprintf("%s %s of %s makes it (ownerReferences) and undoes changes: make the change in that object if it can have it, or keep csi-attacher", owner.Kind, owner.Name, owner.APIVersion)
+		return fmt.Sprintf("%s %s of %s makes it (ownerReferences) and undoes changes: %s", owner.Kind, owner.Name, owner.APIVersion, what)
 	}
 	return ""
 }

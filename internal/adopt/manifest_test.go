@@ -114,7 +114,7 @@ func plainFlags(args []string) (Flags, error) {
 		case "leader-election-type":
 			f.LockType = value
 		case "http-endpoint":
-			f.HTTPEndpoint = value
+			f.Other = append(f.Other, "--http-endpoint="+value)
 		case "foreign":
 			f.Unknown = append(f.Unknown, "--foreign="+value)
 		}
@@ -179,7 +179,7 @@ func byWorkload(plans []Plan) map[*Workload][]Plan {
 }
 
 // templateAfter returns the Pod template of a workload after a step, which must have no field that there is not.
-func templateAfter(t *testing.T, group []Plan, last Step) corev1.PodTemplateSpec {
+func templateAfter(t *testing.T, group []Plan, last string) corev1.PodTemplateSpec {
 	t.Helper()
 	text, err := json.Marshal(group[0].Workload.Template)
 	for _, step := range group[0].Options.Mode.Steps() {

@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"path"
 	"slices"
 
@@ -89,10 +90,7 @@ func (p Plan) overridesModes() bool {
 
 // Grace returns after how many seconds the proxy ends calls in flight: some before the kubelet kills the Pod.
 func (p Plan) Grace() int64 {
-	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
-	if seconds := p.Workload.Template.Spec.TerminationGracePeriodSeconds; seconds != nil {
-		grace = *seconds
-	}
+	grace := *cmp.Or(p.Workload.Template.Spec.TerminationGracePeriodSeconds, new(int64(corev1.DefaultTerminationGracePeriodSeconds)))
 	return min(30, max(grace/2, grace-5))
 }
 

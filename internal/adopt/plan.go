@@ -24,20 +24,18 @@ const (
 // Modes are all modes, the default first.
 var Modes = []Mode{ModeProxy, ModeDropIn}
 
-// Step is a state of the driver's manifest on its way.
-type Step string
-
+// The states of the driver's manifest on its way.
 const (
-	StepObserve Step = "observe" // the proxy is there, and csi-attacher works
-	StepActive  Step = "active"  // csi-attacher is removed
+	StepObserve = "observe" // the proxy is there, and csi-attacher works
+	StepActive  = "active"  // csi-attacher is removed
 )
 
 // Steps returns the steps of a mode in their order. In place of a csi-attacher there is nothing to observe.
-func (m Mode) Steps() []Step {
+func (m Mode) Steps() []string {
 	if m == ModeDropIn {
-		return []Step{StepActive}
+		return []string{StepActive}
 	}
-	return []Step{StepObserve, StepActive}
+	return []string{StepObserve, StepActive}
 }
 
 // Options are what the manifests do not say.

@@ -27,6 +27,7 @@ func (p *Plan) addSecrets(in input) {
 		add(inNamespace(secret, p.Workload.Namespace))
 	}
 	said := len(p.Secrets) > 0
+	var templates []string // the StorageClasses that name a Secret for each volume
 	for _, o := range in.objects {
 		var class storagev1.StorageClass
 		var volume corev1.PersistentVolume
@@ -34,14 +35,16 @@ func (p *Plan) addSecrets(in input) {
 		case o.GetKind() == "StorageClass" && decode(o, &class) == nil && class.Provisioner == p.Driver:
 			said = true
 			secret := class.Parameters[secretKey+"-namespace"] + "/" + class.Parameters[secretKey+"-name"]
-			p.note(Modes, secret != "/" && (strings.Contains(secret, "*") || !add(secret)),
-				"StorageClass %s names the Secret for attaching by a template, %s: the hub needs the right to read each, add --secret NAMESPACE/NAME, or NAMESPACE/* for all of a namespace", class.Name, secret)
+			if secret != "/" && (strings.Contains(secret, "*") || !add(secret)) {
+				templates = append(templates, fmt.Sprintf("%s (%s)", class.Name, secret))
+			}
 		case o.GetKind() == "PersistentVolume" && decode(o, &volume) == nil && volume.Spec.CSI != nil && volume.Spec.CSI.Driver == p.Driver:
 			if ref := volume.Spec.CSI.ControllerPublishSecretRef; ref != nil && ref.Name != "*" {
 				said = add(ref.Namespace+"/"+ref.Name) || said
 			}
 		}
 	}
+	p.note(Modes, len(templates) > 0, "the Secret for attaching is a template in StorageClass %s: the hub needs the right to read each, add --secret NAMESPACE/NAME, or NAMESPACE/* for all of a namespace", strings.Join(templates, ", "))
 	p.note(proxyOnly, !said, "the manifest does not say whether attaching needs a Secret; add --secret NAMESPACE/NAME for each controllerPublishSecretRef that PersistentVolumes of the driver have")
 }
 

@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -70,12 +71,7 @@ func (p Plan) AsUser() string {
 func (u User) Known() bool { return u.UID != nil || !u.NonRoot || u.Assigned }
 
 // ID returns the user ID, root if the manifest has none.
-func (u User) ID() int64 {
-	if u.UID == nil {
-		return 0
-	}
-	return *u.UID
-}
+func (u User) ID() int64 { return *cmp.Or(u.UID, new(int64(0))) }
 
 // String describes a user.
 func (u User) String() string {
