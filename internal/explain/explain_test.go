@@ -247,6 +247,23 @@ func TestANameIsEnoughIfOnlyOneObjectHasIt(t *testing.T) {
 	}
 }
 
+// page is what the hub says about csi-1.
+func (w *world) page(t *testing.T) []diagnosis.Diagnosis {
+	if w.seen == nil || w.hubErr != nil {
+		return nil
+	}
+	in := status.DiagnosisInput{Attachment: *w.seen, Replicas: w.View(t.Context()).Members(), Now: time.Now()}
+	if w.served != nil {
+		in.Driver = &w.served.Driver
+	}
+	return status.Diagnose(in)
+}
+
+// isOfTheHub says whether the hub says the same: its own tests have the text.
+func (w *world) isOfTheHub(t *testing.T, stop diagnosis.Diagnosis) bool {
+	return slices.ContainsFunc(w.page(t), func(d diagnosis.Diagnosis) bool { return d.Text(time.Now()) == stop.Text(time.Now()) })
+}
+
 // Who has read one and looks at the other must not find a second cause.
 func TestExplainStopsWithTheWordsOfTheStatusPage(t *testing.T) {
 	lastError := func(text string) func(*world) { return func(w *world) { w.seen.LastError = text } }
@@ -275,11 +292,7 @@ func TestExplainStopsWithTheWordsOfTheStatusPage(t *testing.T) {
 				w := newWorld()
 				w.seen.Node, w.seen.PersistentVolume = "node-1", "pv-1"
 				change(w)
-				in := status.DiagnosisInput{Attachment: *w.seen, Replicas: w.View(t.Context()).Members(), Now: time.Now()}
-				if w.served != nil {
-					in.Driver = &w.served.Driver
-				}
-				page := status.Diagnose(in)[0]
+				page := w.page(t)[0]
 				stop := *w.mustAsk(t, byVA).Volumes[0].Stop
 				if stop.Verdict != page.Verdict || stop.Object != page.Object || stop.Text(time.Now()) != page.Text(time.Now()) || strings.Join(stop.Actions, " ") != strings.Join(page.Actions, " ") {
 					t.Errorf("explain says %+v, the page %+v", stop, page)

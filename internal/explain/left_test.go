@@ -95,31 +95,6 @@ func commandLines(pv string) string {
 	return "            " + strings.Join(diagnosis.DetachCommands(driverName, "node-0", pv), "\n            ") + "\n"
 }
 
-func TestDanglingVolumeIsExplainedWithTheCommandsThatDetachIt(t *testing.T) {
-	for question, change := range map[string]func(*world){
-		"pv/pv-1":              func(w *world) { w.va, w.pod, w.seen = nil, nil, nil }, // attached nowhere
-		"pod/default/web":      func(*world) {},
-		"pvc/default/data":     func(*world) {},
-		"csi-1":                func(*world) {},
-		"driver/" + driverName: func(*world) {},
-	} {
-		t.Run(question, func(t *testing.T) {
-			w := newWorld()
-			change(w)
-			w.dangles("vol-1", "pv-1")
-			report, err := w.asked(t, question)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text := report.Text(statustable.Style{}, true)
-			const fact = "volume vol-1 is listed at node ID id-0 (node node-0) without a VolumeAttachment for 60m\n"
-			if !strings.Contains(text, fact) || strings.Count(text, commandLines("pv-1")) != 1 || strings.Contains(text, "the hub detaches it there") {
-				t.Errorf("got\n%s", text)
-			}
-		})
-	}
-}
-
 func TestAttachThatADanglingVolumeBlocksHasOneCauseWithItsCommands(t *testing.T) {
 	w := newWorld()
 	w.dangles("vol-1", "pv-1")

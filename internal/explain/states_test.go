@@ -207,8 +207,6 @@ var states = []state{
 	// The VolumeAttachment.
 	{"attached", attached, isAttached, nil, ""},
 	{"just asked for", func(*world) {}, "waiting: NoReasonKnown VolumeAttachment csi-1", nil, ""},
-	{"call in flight", func(w *world) { w.seen.State = status.Attaching }, "waiting: CallInFlight VolumeAttachment csi-1", nil, ""},
-	{"queued", func(w *world) { w.seen.Waiting = status.Wait{Kind: status.WaitForWorker} }, "waiting: Queued VolumeAttachment csi-1", nil, ""},
 	{"failing", failing, "waiting: BackendError driver csi.example.com", nil, ""},
 	{"last try failed, only the text is known", fails("rpc error: code = NotFound desc = no vol-1"), "waiting: BackendError driver csi.example.com", nil, ""},
 	{"last try failed, the hub knows a newer error", all(failing, func(w *world) {
@@ -219,14 +217,7 @@ var states = []state{
 	{"last try failed, nobody knows the error", fails("something else"), "waiting: LastError VolumeAttachment csi-1", nil, ""},
 	{"last try failed, the driver speaks of a secret", fails("rpc error: code = PermissionDenied desc = read secret a/b for the call: forbidden"), "waiting: BackendError driver csi.example.com", nil, ""},
 	{"stuck, nothing known", func(w *world) { w.seen.State = status.Stuck }, "waiting: NoReasonKnown VolumeAttachment csi-1", nil, ""},
-	{"waits for a detach", func(w *world) {
-		w.seen.Waiting = status.Wait{Kind: status.WaitForDetach, Node: "node-3", VolumeAttachment: "csi-3"}
-	}, "waiting: WaitingForDetach VolumeAttachment csi-1", nil, ""},
-	{"waits for a detach of what is dangling", func(w *world) {
-		w.seen.Waiting = status.Wait{Kind: status.WaitForDanglingDetach, NodeID: "id-3"}
-	}, "waiting: WaitingForDetach VolumeAttachment csi-1", nil, ""},
 	{"published elsewhere", storageSays(status.DanglingPublication{Listed: true, ReportOnly: true}), "waiting: Dangling driver csi.example.com", nil, ""},
-	{"published elsewhere, and about to be detached there", storageSays(status.DanglingPublication{Listed: true}), "waiting: Dangling driver csi.example.com", nil, ""},
 	{"stuck", all(failing, func(w *world) { w.seen.State, w.va.CreationTimestamp = status.Stuck, ago(time.Hour) }),
 		"waiting: BackendError driver csi.example.com", nil, ""},
 	{"being detached, call in flight", all(leaving, func(w *world) { w.seen.State = status.Detaching }), "waiting: CallInFlight VolumeAttachment csi-1", nil, ""},
@@ -332,18 +323,11 @@ var states = []state{
 		w.served, w.config.Errors = nil, []string{"drivers.yaml:3: a", "drivers.yaml:4: b", "drivers.yaml:5: c", "drivers.yaml:6: d"}
 	}, "waiting: ConfigBroken csi-attach-hub", nil, ""},
 	{"driver away", driverState("Lost", "dial tcp 10.0.0.1:9443: connect: connection refused", false), "waiting: CannotConnect driver csi.example.com", nil, ""},
-	{"driver away, no replica holds its lease", all(driverState("Lost", "connection refused", false), held("", time.Hour)), "waiting: CannotConnect driver csi.example.com", nil, ""},
 	{"driver away, volume attached", all(attached, driverState("Lost", "connection refused", false)), isAttached, nil, ""},
 	{"driver away, being detached", all(leaving, driverState("Lost", "connection refused", false)), "waiting: CannotConnect driver csi.example.com", nil, ""},
-	{"socket missing", driverState("Connecting", "dial unix /csi/x.sock: connect: no such file or directory", false), "waiting: SocketMissing driver csi.example.com", nil, ""},
-	{"another driver at the endpoint", driverState("NameMismatch", `reports the name "other"`, false), "waiting: NameMismatch driver csi.example.com", nil, ""},
-	{"driver not ready", driverState("Probing", "it is not ready", false), "waiting: DriverNotReady driver csi.example.com", nil, ""},
 	{"driver paused", driverIs(func(d *status.Driver) { d.Mode, d.State, d.Lease.Mine = "paused", "Paused", false }), "standby: DriverPaused driver csi.example.com", nil, ""},
 	{"driver observed", all(sidecar, driverIs(func(d *status.Driver) { d.Mode = "observe" })), "waiting: DriverObserved driver csi.example.com", nil, ""},
 	{"driver observed, and a csi-attacher's try failed", all(failing, sidecar, driverIs(func(d *status.Driver) { d.Mode = "observe" })), "waiting: BackendError driver csi.example.com", nil, ""},
-	{"driver observed, and nobody works for it", all(held("", time.Hour), driverIs(func(d *status.Driver) { d.Mode = "observe" })), "waiting: DriverObserved driver csi.example.com", nil, ""},
-	{"driver's socket is that of its node plugin", all(fails("not called"), driverIs(func(d *status.Driver) { d.RecordedCalls = 2 })), "waiting: CapabilityMissing driver csi.example.com", nil, ""},
-	{"driver draining", driverState("Draining", "2 calls in flight", true), "waiting: DriverDraining driver csi.example.com", nil, ""},
 
 	// The lease.
 	{"lease held by a csi-attacher", all(waitsForLease("held by sidecar-7"), sidecar), "waiting: LeaseHeld Lease storage/" + leaseName, nil, ""},
@@ -351,12 +335,6 @@ var states = []state{
 		w.seen.Waiting = status.Wait{Kind: status.WaitForDriver, DriverState: "Ready", Reason: "served by hub-1_def"}
 	}), "waiting: Queued VolumeAttachment csi-1", nil, ""},
 	{"failing, lease held by another replica", all(waitsForLease("held by hub-1_def"), held("hub-1_def", time.Second), failing), "waiting: BackendError driver csi.example.com", nil, ""},
-	{"lease expired", all(waitsForLease("held by sidecar-7"), held("sidecar-7", time.Hour)), "waiting: LeaseExpired Lease storage/" + leaseName, nil, ""},
-	{"lease free", all(waitsForLease("waiting for the other replicas to announce themselves"), held("", time.Hour)), "waiting: LeaseFree Lease storage/" + leaseName, nil, ""},
-	{"lease missing, and the hub may not create it", all(waitsForLease("the lease cannot be taken: lease ns/l does not exist, and the hub may not create it"), held("", time.Hour)),
-		"waiting: LeaseMissing Lease storage/" + leaseName, nil, ""},
-	{"no right on the lease", all(waitsForLease(`the lease cannot be taken: leases.coordination.k8s.io "l" is forbidden: User "hub" cannot update resource "leases"`), held("", time.Hour)),
-		"waiting: WriteForbidden Lease storage/" + leaseName, nil, ""},
 	{"no hub, lease held", noHub, "waiting: NoReasonKnown VolumeAttachment csi-1", nil, "connection refused"},
 	{"no hub, lease missing", all(noHub, func(w *world) { w.lease = nil }), "waiting: LeaseMissing Lease storage/" + leaseName, nil, "connection refused"},
 	{"no hub, lease free", all(noHub, held("", time.Hour)), "waiting: LeaseFree Lease storage/" + leaseName, nil, "connection refused"},
@@ -479,7 +457,7 @@ func TestEveryWayToAskAboutAStateHasTheSameAnswer(t *testing.T) {
 						continue
 					}
 					s.check(t, w, way, report)
-					if stop := stopOf(report); stop != nil && report.Result.ExitCode() == 1 {
+					if stop := stopOf(report); stop != nil && report.Result.ExitCode() == 1 && !w.isOfTheHub(t, *stop) {
 						if text := fmt.Sprintf("%s: %s\n-> %s\n", stop.Object, stop.Text(time.Now()), strings.Join(stop.Actions, " ")); !seen[text] {
 							seen[text] = true
 							fmt.Fprintf(&texts, "# %s, %s: %s\n%s\n", s.name, way, stop.Verdict, text)
