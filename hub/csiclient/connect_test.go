@@ -61,17 +61,10 @@ func TestConnectRefusesAnotherDriver(t *testing.T) {
 	}
 }
 
-func TestConnectRefusesADriverThatIsNotReady(t *testing.T) {
-	ctx := testContext(t)
-	d := startDriver(t, fakecsi.Knobs{NotReady: new(true)})
-	if _, err := Connect(ctx, at(d.endpoint), nil); !errors.Is(err, ErrNotReady) {
-		t.Errorf("got %v", err)
-	}
-	d.turn(t, fakecsi.Knobs{NotReady: new(false)})
-	connect(ctx, t, d.endpoint)
-}
-
 func TestConnectSaysWhichQuestionFailed(t *testing.T) {
+	if _, err := Connect(testContext(t), at(startDriver(t, fakecsi.Knobs{NotReady: new(true)}).endpoint), nil); !errors.Is(err, ErrNotReady) {
+		t.Errorf("not ready: got %v", err)
+	}
 	for method, want := range map[fakecsi.Method]string{
 		fakecsi.Probe:                     "probe driver",
 		fakecsi.GetPluginInfo:             "get plugin info",
@@ -87,15 +80,21 @@ func TestConnectSaysWhichQuestionFailed(t *testing.T) {
 	}
 }
 
-func TestConnectSaysWhyNobodyListens(t *testing.T) {
-	ctx := testContext(t)
-	if _, err := Connect(ctx, at(socket(t)), nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no socket: got %v", err)
-	}
-	d := startDriver(t, fakecsi.Knobs{})
-	d.server.Crash()
-	if _, err := Connect(ctx, at(d.endpoint), nil); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("a socket that a driver left behind: got %v", err)
+func TestWhyNobodyListensIsSaid(t *testing.T) {
+	for name, ask := range map[string]func(ctx context.Context, e registry.Endpoint) error{
+		"connect":   func(ctx context.Context, e registry.Endpoint) error { _, err := Connect(ctx, at(e), nil); return err },
+		"discovery": func(ctx context.Context, e registry.Endpoint) error { _, err := AskName(ctx, e); return err },
+	} {
+		ctx := testContext(t)
+		if err := ask(ctx, socket(t)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s, no socket: got %v", name, err)
+		}
+		d := startDriver(t, fakecsi.Knobs{})
+		must(t, ask(ctx, d.endpoint))
+		d.server.Crash()
+		if err := ask(ctx, d.endpoint); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("%s, a socket that a driver left behind: got %v", name, err)
+		}
 	}
 }
 
@@ -119,27 +118,11 @@ func TestConnectSaysThatWhatListensIsNoGRPCServer(t *testing.T) {
 }
 
 func TestConnectEndsWithItsContext(t *testing.T) {
-	t.Run("while nobody speaks", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(testContext(t))
-		endpoint := listen(t, func(net.Conn) { cancel() })
-		if _, err := Connect(ctx, at(endpoint), nil); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
-	})
-	t.Run("while the driver thinks", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(testContext(t))
-		d := startDriver(t, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.Probe}}})
-		failed := make(chan error, 1)
-		go func() {
-			_, err := Connect(ctx, at(d.endpoint), nil)
-			failed <- err
-		}()
-		d.awaitCall(ctx, t, fakecsi.Probe, 1)
-		cancel()
-		if err := <-failed; status.Code(err) != codes.Canceled {
-			t.Errorf("got %v", err)
-		}
-	})
+	ctx, cancel := context.WithCancel(testContext(t))
+	endpoint := listen(t, func(net.Conn) { cancel() }) // nobody speaks
+	if _, err := Connect(ctx, at(endpoint), nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
 }
 
 // listen gives each connection to a socket to greet, and closes it at the end of
@@ -185,15 +168,5 @@ func TestDiscoveryTakesNoLargeAnswer(t *testing.T) {
 	long := startDriver(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.GetPluginInfo, Code: codes.Unavailable, Message: strings.Repeat("n", maxHeaders)}}})
 	if _, err := AskName(testContext(t), long.endpoint); err == nil || len(err.Error()) > MaxText {
 		t.Errorf("got %.200v", err)
-	}
-}
-
-func TestDiscoverySaysWhyNobodyListens(t *testing.T) {
-	if _, err := AskName(testContext(t), socket(t)); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	d := startDriver(t, fakecsi.Knobs{})
-	if name, err := AskName(testContext(t), d.endpoint); name != driverName || err != nil {
-		t.Error(name, err)
 	}
 }

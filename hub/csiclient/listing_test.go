@@ -157,6 +157,7 @@ func TestAbortedPageStartsTheListingAgainOnce(t *testing.T) {
 		{"on the first page", []any{aborted, page("", listed("v"))}, []string{"", ""}, Published{"v": {}}, codes.OK},
 		{"twice", []any{page("1", listed("v")), aborted, page("1", listed("v")), page("2"), aborted},
 			[]string{"", "1", "", "1", "2"}, nil, codes.Aborted},
+		{"never, for another error", []any{page("1", listed("v")), status.Error(codes.InvalidArgument, "broken")}, []string{"", "1"}, nil, codes.InvalidArgument},
 		{"and failed in another way then", []any{page("1"), aborted, page("1"), status.Error(codes.Internal, "broken")},
 			[]string{"", "1", "", "1"}, nil, codes.Internal},
 	} {
@@ -173,8 +174,8 @@ func TestAbortedPageStartsTheListingAgainOnce(t *testing.T) {
 				return answer.(*csi.ListVolumesResponse), nil
 			})
 			got, _, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
-			if code := status.Code(err); code != tc.wantErr {
-				t.Errorf("error %v, want one with %s", err, tc.wantErr)
+			if code := status.Code(err); code != tc.wantErr || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("page %d", len(tc.wantTokens)-slices.Index(tc.wantTokens[1:], "")-1)) {
+				t.Errorf("error %v, want one with %s of its page", err, tc.wantErr)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("published (-want +got):\n%s", diff)
@@ -183,26 +184,6 @@ func TestAbortedPageStartsTheListingAgainOnce(t *testing.T) {
 				t.Errorf("tokens %q, want %q", tokens, tc.wantTokens)
 			}
 		})
-	}
-}
-
-func TestListingThatFailsReturnsNoPart(t *testing.T) {
-	for _, code := range []codes.Code{codes.Internal, codes.Unavailable, codes.InvalidArgument, codes.Unimplemented} {
-		ctx := testContext(t)
-		calls := 0
-		endpoint := startLister(t, func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
-			if calls++; calls == 3 {
-				return nil, status.Error(code, "broken")
-			}
-			return page(strings.Repeat("x", calls), listed("v", "n1")), nil
-		})
-		got, _, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
-		if got != nil || status.Code(err) != code || !strings.Contains(err.Error(), "page 3") {
-			t.Errorf("%s on page 3: got %v, %v", code, got, err)
-		}
-		if calls != 3 {
-			t.Errorf("%s on page 3: %d calls", code, calls)
-		}
 	}
 }
 
@@ -228,19 +209,6 @@ func TestListingDoesNotHoldUpClose(t *testing.T) {
 		t.Errorf("got %v, %v after %d pages: want the page in flight to be the last", got, err, calls.Load())
 	}
 	<-s.Ended().Done()
-}
-
-func TestListingEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(testContext(t))
-	endpoint := startLister(t, func(ctx context.Context, _ *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
-		cancel()
-		<-ctx.Done()
-		return nil, ctx.Err()
-	})
-	got, _, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
-	if got != nil || status.Code(err) != codes.Canceled {
-		t.Errorf("got %v, %v", got, err)
-	}
 }
 
 // Some drivers ignore max_entries.
@@ -358,10 +326,22 @@ func TestListingWithoutEndIsEnded(t *testing.T) {
 	}
 }
 
-func TestHundredThousandVolumesAreListed(t *testing.T) {
-	l := listing{published: Published{}}
-	if _, err := l.take(encoded(t, storage(100_000))); err != nil || len(l.published) != 100_000 {
-		t.Errorf("got %d volumes, %v", len(l.published), err)
+func TestHundredThousandVolumesAndNodesAreListed(t *testing.T) {
+	nodes := make([]string, 1<<17)
+	for i := range nodes {
+		nodes[i] = fmt.Sprint(i)
+	}
+	for _, tc := range []struct {
+		page           *csi.ListVolumesResponse
+		volumes, nodes int // nodes of "v"
+	}{{storage(100_000), 100_000, 0}, {page("", listed("v", nodes...), listed("v", nodes...)), 1, len(nodes)}} {
+		l := listing{published: Published{}}
+		_, err := l.take(encoded(t, tc.page))
+		must(t, err)
+		l.compact()
+		if got := l.published["v"]; len(l.published) != tc.volumes || len(got.IDs) != tc.nodes || got.Has("7") != (tc.nodes > 0) {
+			t.Errorf("got %d volumes, one of them on %d nodes", len(l.published), len(got.IDs))
+		}
 	}
 }
 
