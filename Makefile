@@ -113,8 +113,8 @@ endif
 buildah: ## install Debian's buildah, which makes the image and its test need (as root)
 	@command -v buildah || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends buildah; }
 
-demo: build ## watch Pods of four drivers get their volumes; KEEP=1 leaves all running until Enter
-	bin/testbed demo --hub bin/csi-attach-hub $(if $(KEEP),--keep)
+demo: build ## watch Pods of four drivers get their volumes
+	bin/testbed demo --hub bin/csi-attach-hub
 
 sandbox: build ## run the set-up of the demo until Ctrl-C, with recipes to break things
 	bin/testbed sandbox --hub bin/csi-attach-hub

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -24,9 +21,7 @@ import (
 
 // newDemoCommand runs a scene from its set-up to its end.
 func newDemoCommand() *cobra.Command {
-	var o sceneOptions
-	var keep bool
-	cmd := newSceneCommand(&cobra.Command{
+	return newSceneCommand(&cobra.Command{
 		Use:   "demo",
 		Short: "Watch Pods of four drivers get their volumes, on a real control plane",
 		Long: `Start a Kubernetes control plane, four fake CSI drivers and csi-attach-hub, make
@@ -35,15 +30,8 @@ Pods, and watch their volumes get attached and detached.
 One driver is fast, one slow, one fails at first, and one hangs until the volumes
 of all others are attached. At the end the books of the drivers are checked: exit
 code 0 means that everything held, 1 that it did not, or that it was stopped before
-its end. With --keep everything goes on running at the end, until Enter or Ctrl-C.`,
-	}, &o, func(ctx context.Context, o sceneOptions) error {
-		if keep {
-			o.keep = os.Stdin
-		}
-		return runDemo(ctx, o)
-	})
-	cmd.Flags().BoolVar(&keep, "keep", false, "keep everything running at the end until Enter or Ctrl-C")
-	return cmd
+its end.`,
+	}, &sceneOptions{}, runDemo)
 }
 
 // demo is a scene that plays by itself.
@@ -69,27 +57,10 @@ func runDemo(ctx context.Context, o sceneOptions) error {
 		return errors.Join(errors.New("demo: stopped before its end"), s.end(ctx, nil))
 	case err != nil && s.hub != nil:
 		err = fmt.Errorf("demo: this did not hold:\n%w\nthe last lines of the hub's log:\n%s", err, s.hub.LastLines(20))
-	case err == nil && o.keep != nil:
-		d.say("Everything still runs. The hub's status page: %s/\nPress Enter to stop everything.", s.hub.URL)
-		err = testbed.WhileRunning(ctx, s.processes(), func(ctx context.Context) error { return waitForLine(ctx, o.keep) })
 	case err == nil:
-		d.say("The hub's status page ended with the demo. To keep it: make demo KEEP=1, or make sandbox, which prints commands to try.")
+		d.say("The hub's status page ended with the demo. To keep it: make sandbox, which prints commands to try.")
 	}
 	return s.end(ctx, err)
-}
-
-// waitForLine blocks until a line is typed, or ctx ends. A read goes on in the background then, since nothing can interrupt it.
-func waitForLine(ctx context.Context, in io.Reader) error {
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		_, _ = bufio.NewReader(in).ReadString('\n') // an error is the end too
-	}()
-	select {
-	case <-read:
-	case <-ctx.Done():
-	}
-	return nil
 }
 
 // run sets the scene, plays it and checks the books.

@@ -200,7 +200,7 @@ func (b *sandbox) launchHub(ctx context.Context, name string, h *testbed.Hub) (s
 	}
 	h.Process = started.Process
 	err = testbed.WhileRunning(ctx, []*testbed.Process{h.Process}, func(ctx context.Context) error {
-		return testbed.Insist(ctx, "wait until "+name+" serves "+h.URL, func(ctx context.Context) error { return ask(ctx, h.URL+"/livez", nil) })
+		return testbed.Insist(ctx, "wait until "+name+" serves "+h.URL, func(ctx context.Context) error { return ask(ctx, h.URL+"/readyz", nil) })
 	})
 	return fmt.Sprintf("%s: started (pid %d), status page %s/, log %s", name, h.PID(), h.URL, h.LogPath()), err
 }

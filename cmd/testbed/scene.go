@@ -27,7 +27,6 @@ type sceneOptions struct {
 	timeout    time.Duration // of the set-up, and of a demo until its end
 	hub        string        // binary of cmd/csi-attach-hub
 	stuckAfter time.Duration // in drivers.yaml; 0 means 30s: nobody waits for the hub's default, which is long
-	keep       io.Reader     // a demo goes on at its end until a line is typed here; nil: it stops
 	out        io.Writer
 }
 

@@ -47,7 +47,7 @@ func measureTiny(t *testing.T, name string, change func(*Case)) samples {
 			t.Error(v)
 		}
 	}
-	t.Log(r.markdown(c))
+	t.Log(report{name: r}.summary())
 	return r.Samples
 }
 

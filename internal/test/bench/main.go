@@ -97,7 +97,7 @@ measured before. --markdown writes its tables and charts.`,
 
 // run measures the named cases, or all, and adds them to a report, which it keeps in a file. A case that fails, such as one
 // that needs root, keeps no other case from being measured.
-func (o options) run(ctx context.Context, names []string, report report, path string, out io.Writer) (err error) {
+func (o options) run(ctx context.Context, names []string, all report, path string, out io.Writer) (err error) {
 	if o.sidecar == "build" {
 		if o.sidecar, err = testbed.CSIAttacherBinary(ctx, o.progress); err != nil {
 			return err
@@ -119,9 +119,9 @@ func (o options) run(ctx context.Context, names []string, report report, path st
 			failed = append(failed, fmt.Errorf("%s: %w", c.Name, err))
 			continue
 		}
-		report[c.Name] = result
-		fmt.Fprintln(out, result.markdown(c))
-		failed = append(failed, report.write(path))
+		all[c.Name] = result
+		fmt.Fprintf(out, "**%s**: %s; in %s\n\n%s\n", c.Name, c.About, result.Took, report{c.Name: result}.summary())
+		failed = append(failed, all.write(path))
 	}
 	return errors.Join(failed...)
 }

@@ -113,68 +113,6 @@ func between(old, marker, text string) (string, error) {
 	return before + begin + text + end + after, nil
 }
 
-// markdown returns the result as a table and the verdicts. The hub has a further column with its ratio to the floor.
-func (r result) markdown(c Case) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "**%s**: %s.\n%s, `%s`, %s: %s.\n\n", c.Name, c.About, r.Date.Format(time.DateOnly), r.Command, r.conditions(c), r.Machine)
-	names := r.Samples.competitors()
-	slices.SortFunc(names, func(a, b string) int { return slices.Index(drawn, a) - slices.Index(drawn, b) })
-	header := []string{""}
-	for _, name := range names {
-		header = append(header, name)
-		if name == hubName && !c.alone {
-			header = append(header, hubName+" / "+baselineName)
-		}
-	}
-	fmt.Fprintf(&b, "| %s |\n|---|%s\n", strings.Join(header, " | "), strings.Repeat("--:|", len(header)-1))
-	for _, d := range described {
-		row, any := []string{string(d.figure)}, false
-		for _, name := range names {
-			text := "-"
-			if value, measured := r.Samples.median(name, d.figure); measured {
-				text, any = d.show(value), true
-			}
-			row = append(row, text)
-			if name == hubName && !c.alone {
-				text = "-"
-				if ratio, ok := r.Samples.ratio(d.figure); ok {
-					text = ratio.String()
-				}
-				row = append(row, text)
-			}
-		}
-		if any {
-			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
-		}
-	}
-	b.WriteString("\n")
-	for _, t := range c.Targets {
-		if v, measured := t.verdict(r.Samples); measured {
-			fmt.Fprintf(&b, "- %s\n", v)
-		}
-	}
-	return b.String()
-}
-
-// conditions returns how the case was measured.
-func (r result) conditions(c Case) string {
-	rounds := r.Samples.rounds(hubName)
-	text := fmt.Sprintf("medians of %d rounds", rounds)
-	if rounds == 1 {
-		text = "one round"
-	} else if !c.alone {
-		text += fmt.Sprintf(", %s / %s that of each round's ratio (and the quartiles)", hubName, baselineName)
-	}
-	if n := r.Samples.rounds(tunedSidecarName); n > 0 && n < rounds {
-		text += fmt.Sprintf(", csi-attacher in %d of them", n)
-	}
-	text += ", in " + r.Took
-	if c.Workers > 0 {
-		text += fmt.Sprintf(", hub with workers: %d", c.Workers)
-	}
-	return text
-}
-
 // drawn are the competitors in the order of their columns and inks.
 var drawn = []string{hubName, baselineName, sidecarName, tunedSidecarName}
 

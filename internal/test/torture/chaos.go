@@ -30,7 +30,7 @@ func faultyLoad() load {
 // until everything that it has started has ended. Findings are in the report; an error says that
 // the run itself could not go on.
 func Chaos(ctx context.Context, o Options) (*Report, error) {
-	report := &Report{Seed: o.Seed, Planned: o.Faults, Counts: map[Kind]int{}}
+	report := &Report{Seed: o.Seed, Counts: map[Kind]int{}}
 	began := time.Now()
 	err := within(ctx, o, faultyLoad(), func(ctx context.Context, w *world) error {
 		r := &chaos{world: w, report: report, vitals: map[*testbed.Hub]testbed.Vitals{}}

@@ -11,7 +11,6 @@ import (
 // Report is the result of a run with faults.
 type Report struct {
 	Seed     uint64
-	Planned  int
 	Faults   int
 	Counts   map[Kind]int
 	Calls    int           // publishes and unpublishes
@@ -23,11 +22,6 @@ type Report struct {
 
 // Held reports whether there are no findings.
 func (r *Report) Held() bool { return len(r.Findings) == 0 }
-
-// Command returns the command that runs the same plan again.
-func (r *Report) Command() string {
-	return fmt.Sprintf("make chaos SEED=%d FAULTS=%d", r.Seed, r.Planned)
-}
 
 // String returns the report as text.
 func (r *Report) String() string {
@@ -43,7 +37,7 @@ func (r *Report) String() string {
 	}
 	verdict := "everything held"
 	if !r.Held() {
-		verdict = fmt.Sprintf("%d things do not hold; run it again with: %s", len(r.Findings), r.Command())
+		verdict = fmt.Sprintf("%d things do not hold", len(r.Findings))
 	}
 	fmt.Fprintf(&b, "seed %d: %d faults in %v, %d calls of drivers, all right again %.1f s after a stretch at most: %s\n",
 		r.Seed, r.Faults, r.Took.Round(time.Second), r.Calls, r.Slowest.Seconds(), verdict)

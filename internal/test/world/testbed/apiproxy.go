@@ -52,7 +52,7 @@ func NewAPIProxy(plane *ControlPlane, kubeconfig string, wrap func(http.RoundTri
 	p.server = httptest.NewUnstartedServer(handler)
 	p.server.EnableHTTP2, p.server.Config.ErrorLog = true, silent
 	p.server.StartTLS()
-	if p.Gate, err = NewGateTo(p.server.Listener.Addr().String()); err != nil {
+	if p.Gate, err = newGate(p.server.Listener.Addr().String()); err != nil {
 		p.server.Close()
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"sync"
 )
 
@@ -22,18 +21,8 @@ type Gate struct {
 	open chan struct{} // closed while the gate is open; guarded by mu
 }
 
-// NewGate makes an open gate in front of the control plane's API server. The caller must
-// Close it.
-func NewGate(cp *ControlPlane) (*Gate, error) {
-	target, err := url.Parse(cp.config.Host)
-	if err != nil {
-		return nil, fmt.Errorf("make gate: %w", err)
-	}
-	return NewGateTo(target.Host)
-}
-
-// NewGateTo makes an open gate in front of the server at a TCP address. The caller must Close it.
-func NewGateTo(address string) (*Gate, error) {
+// newGate makes an open gate in front of an address. The caller must close it.
+func newGate(address string) (*Gate, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // an address that is in the certificate
 	if err != nil {
 		return nil, fmt.Errorf("make gate: %w", err)
@@ -47,12 +36,6 @@ func NewGateTo(address string) (*Gate, error) {
 
 // Address is where the gate listens.
 func (g *Gate) Address() string { return g.listener.Addr().String() }
-
-// WriteKubeconfig writes a copy of the control plane's kubeconfig that leads through the
-// gate.
-func (g *Gate) WriteKubeconfig(cp *ControlPlane, path string) error {
-	return cp.WriteKubeconfig(path, g.Address(), nil)
-}
 
 // Shut lets nothing through from now on. It may be called twice.
 func (g *Gate) Shut() {

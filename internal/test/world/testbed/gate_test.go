@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"context"
+	"net/url"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,13 +14,17 @@ import (
 
 func TestGateIsSilentWhileShutAndLetsThroughWhatWasSentMeanwhile(t *testing.T) {
 	plane := Shared(t)
-	gate, err := NewGate(plane)
+	target, err := url.Parse(plane.RESTConfig().Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate, err := newGate(target.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer gate.Close()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := gate.WriteKubeconfig(plane, path); err != nil {
+	if err := plane.WriteKubeconfig(path, gate.Address(), nil); err != nil {
 		t.Fatal(err)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", path)
