@@ -22,7 +22,7 @@ const manifestFolder = "../../internal/adopt/testdata/manifests"
 // adoptArgs are the arguments that the manifests need: what a user is asked for.
 var adoptArgs = map[string][]string{
 	"alibaba": {"--driver=external-disk-attacher=diskplugin.csi.alibabacloud.com",
-		"--driver=external-oss-attacher=ossplugin.csi.alibabacloud.com", "--driver=external-bmcpfs-attacher=bmcpfsplugin.csi.alibabacloud.com"},
+		"--driver=external-oss-attacher=ossplugin.csi.alibabacloud.com"},
 	"defaults": {"--driver=io.openebs.csi-mayastor"},
 	"oci":      {"--driver=blockvolume.csi.oraclecloud.com"},
 }

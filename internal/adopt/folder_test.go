@@ -165,7 +165,7 @@ func TestImagesAreReplacedAfterCsiAttacherWithoutLeaderElectionHasEnded(t *testi
 // The Pod is ready while all containers are.
 func TestDriversOfOnePodDoNotShareTheirReadiness(t *testing.T) {
 	const line = "publishNotReadyAddresses: true"
-	for name, want := range map[string]int{"ebs": 0, "alibaba": 3} {
+	for name, want := range map[string]int{"ebs": 0, "alibaba": 2} {
 		files, err := Kustomize(plansFor(t, name, Options{Mode: ModeProxy}), "out")
 		if got := strings.Count(string(files["objects/objects.yaml"]), line); err != nil || got != want {
 			t.Errorf("%s: %d Services have %s, want %d; %v", name, got, line, want, err)

@@ -37,11 +37,10 @@ var proxyRows = []adoptRow{
 	{manifest: "ceph-rbd", drivers: []standIn{{"rbd.csi.ceph.com", "csi-rbdplugin", "/csi/csi-provisioner.sock"}}},
 	{manifest: "daemonset", drivers: []standIn{{"block.csi.example.com", "driver", pluginProxy}}},
 	{manifest: "alibaba", flags: []string{"--driver=external-disk-attacher=diskplugin.csi.alibabacloud.com",
-		"--driver=external-oss-attacher=ossplugin.csi.alibabacloud.com", "--driver=external-bmcpfs-attacher=bmcpfsplugin.csi.alibabacloud.com"},
+		"--driver=external-oss-attacher=ossplugin.csi.alibabacloud.com"},
 		drivers: []standIn{
 			{"diskplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/diskplugin.csi.alibabacloud.com/csi.sock"},
-			{"ossplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/ossplugin.csi.alibabacloud.com/csi.sock"},
-			{"bmcpfsplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/bmcpfsplugin.csi.alibabacloud.com/csi.sock"}}},
+			{"ossplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/ossplugin.csi.alibabacloud.com/csi.sock"}}},
 	{manifest: "statefulset", drivers: []standIn{{"san.csi.example.com", "san-driver", "/csi/csi.sock"}}},
 	{manifest: "gce-pd", drivers: []standIn{{"pd.csi.storage.gke.io", "gce-pd-driver", "/csi/csi.sock"}}},
 	{manifest: "synology", withoutLease: true, drivers: []standIn{{"csi.san.synology.com", "csi-plugin", pluginProxy}}},

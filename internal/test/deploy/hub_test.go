@@ -146,10 +146,9 @@ func (d *deployed) run(driver, endpoint string) {
 		d.t.Error("the Pod does not say its namespace")
 	}
 	d.t.Setenv("POD_NAMESPACE", "csi-attach-hub")
-	hub, err := testbed.StartProcess(d.ctx, testbed.ProcessOptions{
-		Name: "hub", Path: d.binary, LogPath: filepath.Join(d.dir, "hub.log"),
-		Args: append(strings.Split(args, "\n"), "--kubeconfig", d.recorder.kubeconfig(d.t, d.token), "--leader-election-lease-duration=3s",
-			"--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"),
+	hub, err := testbed.StartHub(d.ctx, testbed.HubOptions{
+		Binary: d.binary, Kubeconfig: d.recorder.kubeconfig(d.t, d.token), LogPath: filepath.Join(d.dir, "hub.log"),
+		Args: append(strings.Split(args, "\n"), "--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"),
 	})
 	if err != nil {
 		d.t.Fatal(err)

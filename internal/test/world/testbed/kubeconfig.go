@@ -33,15 +33,11 @@ func (cp *ControlPlane) writeKubeconfig(path string, change func(*clientcmdapi.C
 }
 
 // WriteKubeconfig writes a copy of the kubeconfig that leads to another address, where something
-// passes requests on to the API server. authority is the certificate, in PEM, that clients trust
-// there; nil means the one of the API server.
+// passes requests on to the API server. authority is the certificate, in PEM, that clients trust there.
 func (cp *ControlPlane) WriteKubeconfig(path, address string, authority []byte) error {
 	return cp.writeKubeconfig(path, func(config *clientcmdapi.Config) {
 		for _, cluster := range config.Clusters {
-			cluster.Server = "https://" + address
-			if authority != nil {
-				cluster.CertificateAuthority, cluster.CertificateAuthorityData = "", authority
-			}
+			cluster.Server, cluster.CertificateAuthority, cluster.CertificateAuthorityData = "https://"+address, "", authority
 		}
 	})
 }
