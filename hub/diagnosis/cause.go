@@ -110,7 +110,7 @@ var advice = map[Verdict]string{
 	WebhookFailed:      "Repair the admission webhook that the error names: it is its own Deployment and Service. The API server refuses the hub's writes until the webhook answers.",
 	AdmissionDenied:    "Change the policy behind the admission webhook or the ValidatingAdmissionPolicy that the error names, so that it admits the hub's writes.",
 	TooManyRequests:    "Wait. If this lasts, check API Priority and Fairness: apiserver_flowcontrol_rejected_requests_total names the FlowSchema and the priority level. flowSchemas in the values of deploy/chart gives the hub's requests a level that other workloads cannot fill.",
-	WriteForbidden:     "Check the hub's ClusterRole and its bindings: the API server denied a read or a write.",
+	WriteForbidden:     "Check the hub's ClusterRole and its bindings: the API server denied a read or a write. csi-attach-hub explain driver/NAME names a right that is missing.",
 }
 
 // detachAdvice has what is not as in advice where a detach fails.

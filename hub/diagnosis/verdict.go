@@ -57,6 +57,7 @@ const (
 	LeaseExpired        Verdict = "LeaseExpired"
 	LeaseFree           Verdict = "LeaseFree"
 	LeaseMissing        Verdict = "LeaseMissing"
+	APIServerNotReached Verdict = "APIServerNotReached"
 	ForeignWriter       Verdict = "ForeignWriter"
 	CapabilityMissing   Verdict = "CapabilityMissing"  // it was called before, and has no PUBLISH_UNPUBLISH_VOLUME
 	DriverUnresponsive  Verdict = "DriverUnresponsive" // it answers no call

@@ -85,13 +85,12 @@ func (a *announcer) write(ctx context.Context) error {
 	return a.lock.withFresh(ctx, func(observed observation) error { return a.lock.write(ctx, observed) })
 }
 
-// deleteOld deletes the announcements of replicas that died long ago. Any replica does it;
-// without the permission they stay.
+// deleteOld deletes the announcements of replicas that died: a replica that starts while no other one lives would wait for them.
+// Any replica that sees all changes does it; without the permission they stay.
 func (a *announcer) deleteOld(ctx context.Context) {
-	o := a.leases.options
-	old := max(time.Hour, 10*o.Duration)
+	o, watch := a.leases.options, a.leases.observations.watchOf(Name{Namespace: a.leases.options.Namespace})
 	for n, seen := range a.leases.observations.announcements(o.Namespace) {
-		if time.Since(seen.since) < old || seen.holder() == o.Identity {
+		if !seen.isDead(watch, o.Duration, time.Now().Add(-o.Duration)) || seen.holder() == o.Identity {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, o.requestTimeout())

@@ -86,7 +86,8 @@ func TestAnnouncementsOfTheLongDeadAreDeleted(t *testing.T) {
 	l, err := New(Options{Kube: w.kube, Identity: "me", Namespace: w.namespace, Duration: 2 * time.Second, RenewDeadline: time.Second, RetryPeriod: 200 * time.Millisecond})
 	must(t, err)
 	client := w.kube.CoordinationV1().Leases(w.namespace)
-	for name, age := range map[string]time.Duration{"long-dead": time.Hour, "dead": 59 * time.Minute, "risen": 2 * time.Hour} {
+	l.observations.watches[Name{Namespace: w.namespace}] = watchState{listed: true, up: true}
+	for name, age := range map[string]time.Duration{"long-dead": 4 * time.Second, "dead": 3 * time.Second, "risen": time.Hour} {
 		holder := name
 		lease, err := client.Create(w.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{replicaLabel: "true"}},
 			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, metav1.CreateOptions{})

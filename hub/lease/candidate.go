@@ -237,9 +237,6 @@ func (c *candidate) decide(now time.Time) decision {
 	}
 	s.continues = c.lock.continues(s.lease)
 	s.assigned, s.assignedFrom, s.settled = c.members.assignment(c.candidacy.Driver, opened)
-	if owner := s.assigned.owner; owner != "" {
-		s.ownerRenewed = c.observations.get(Name{c.options.Namespace, replicaName(owner)}).lease.Spec.RenewTime
-	}
 	d := decide(s)
 	unchanged := s.lease.present == c.tried.present && s.lease.lease.ResourceVersion == c.tried.lease.ResourceVersion
 	if d.take && unchanged && now.Before(c.retryAt) {

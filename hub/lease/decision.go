@@ -3,10 +3,6 @@ package lease
 import (
 	"fmt"
 	"time"
-
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 // situation is what the decision to take a lease depends on.
@@ -17,12 +13,11 @@ type situation struct {
 	reach        Reach
 	duration     time.Duration
 	lease        observation
-	continues    bool              // no other process has held the lease since the last term of this process
-	watch        watchState        // of the lease
-	assigned     assignment        // of the driver; zero if no member can call it
-	assignedFrom time.Time         // when the assignment counts
-	ownerRenewed *metav1.MicroTime // when the assigned replica last renewed its own Lease, by its clock; nil if that is not known
-	settled      bool              // the assignment is known
+	continues    bool       // no other process has held the lease since the last term of this process
+	watch        watchState // of the lease
+	assigned     assignment // of the driver; zero if no member can call it
+	assignedFrom time.Time  // when the assignment counts
+	settled      bool       // the assignment is known
 }
 
 // decision is what to do in a situation.
@@ -44,7 +39,7 @@ func decide(s situation) decision {
 	}
 	expires := s.lease.expires(s.duration)
 	if s.now.Before(expires) {
-		return decision{reason: heldBy(&s.lease.lease), again: expires}
+		return decision{reason: "held by " + s.lease.holder(), again: expires}
 	}
 	// Another process may be about to take the lease again, and may reach the driver: a
 	// csi-attacher that restarts, say, while the endpoint that this process has is wrong.
@@ -82,19 +77,7 @@ func (s situation) awaited() string {
 	case s.self:
 		return "the driver cannot be called"
 	}
-	reason := "replica " + s.assigned.owner + " should take the lease"
-	if !s.ownerRenewed.IsZero() {
-		reason += "; that replica was last seen at " + s.ownerRenewed.UTC().Format(time.RFC3339)
-	}
-	return reason
-}
-
-func heldBy(l *coordinationv1.Lease) string {
-	holder := ptr.Deref(l.Spec.HolderIdentity, "")
-	if l.Spec.AcquireTime.IsZero() {
-		return "held by " + holder
-	}
-	return fmt.Sprintf("held by %s since %s", holder, l.Spec.AcquireTime.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("replica %s should take the lease, or another one after %s", s.assigned.owner, s.duration)
 }
 
 // handsOver reports whether the holder of a lease must hand it over to the owner of the

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -110,9 +111,6 @@ const fencePause = 100 * time.Millisecond
 // it any more.
 var errBlocked = errors.New("blocked by other work")
 
-// errLostCapability means that nothing can be attached, because the driver cannot be called any more.
-var errLostCapability = errors.New("the driver has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: check that the endpoint is that of its controller")
-
 // checkCapability returns an error if the driver was called before and cannot be called now to attach. To mark a volume as attached
 // without a call would be wrong then: its Pod would start without the volume. VolumeAttachments are looked through only if one
 // that records a call was seen since none was found.
@@ -122,7 +120,8 @@ func (w *Worker) checkCapability(decider attach.Driver, op attach.Operation) err
 		return nil
 	}
 	if decider.RecordedCalls(w.Overlay.AttachmentsOfDriver) > 0 || w.Table.HasPublications() {
-		return errLostCapability
+		return fmt.Errorf("the driver has no %s, but VolumeAttachments record calls to it: check that the endpoint is that of its controller",
+			status.Driver{Capabilities: decider.Capabilities.Names()}.Lacks())
 	}
 	w.noCallsAt.Store(seen)
 	return nil

@@ -98,7 +98,7 @@ func (in DiagnosisInput) hangs() bool {
 
 // stuck says that nothing has come of it for long.
 func (in DiagnosisInput) stuck() diagnosis.Diagnosis {
-	return in.Attachment.says(diagnosis.Stuck, "stuck: no success", "Fix the problem above. Retries continue, unless the driver is paused or observed.").From(in.Attachment.Since)
+	return in.Attachment.says(diagnosis.Stuck, "stuck: no success", either(in.Driver.Mode == modeObserve, "Fix the problem above: the other attacher retries, the hub only observes.", "Fix the problem above. Retries continue, unless the driver is paused.")).From(in.Attachment.Since)
 }
 
 // failed says what the last error means.
@@ -111,10 +111,7 @@ func (in DiagnosisInput) failed() diagnosis.Diagnosis {
 	}
 	cause := a.Cause()
 	_, text := diagnosis.Parse(a.LastError, cause.Code)
-	action := cause.Action
-	if a.Operation == Detach {
-		action = cause.DetachAction
-	}
+	action := either(a.Operation == Detach, cause.DetachAction, cause.Action)
 	d := a.says(diagnosis.LastError, "the last try failed", action(a.Node, a.PersistentVolume, text))
 	d.Last, d.Detail = a.LastErrorTime, text
 	switch cause.Verdict {
@@ -124,10 +121,8 @@ func (in DiagnosisInput) failed() diagnosis.Diagnosis {
 		// A driver passes on the error of its own calls, too. It has answered if so many tries would have taken longer.
 		answered := a.Tries > 1 && passed(a.Since, in.Now) < time.Duration(a.Tries-1)*timeout
 		if cause.Code == "DeadlineExceeded" && !answered && slices.ContainsFunc(ownDeadline, func(words string) bool { return strings.Contains(text, words) }) {
-			d.Fact, d.Detail = fmt.Sprintf("did not answer %s in time", a.method()), cause.Code
-			if timeout > 0 {
-				d.Fact = fmt.Sprintf("did not answer %s within %s", a.method(), registry.FormatDuration(timeout))
-			}
+			limit := either(timeout > 0, "within "+registry.FormatDuration(timeout), "in time")
+			d.Fact, d.Detail = fmt.Sprintf("did not answer %s %s", a.method(), limit), cause.Code
 		}
 	case diagnosis.CannotConnect:
 		d.Verdict, d.Object, d.Fact = cause.Verdict, "driver "+a.Driver, "could not be called"
@@ -163,8 +158,8 @@ func (in DiagnosisInput) retrying() diagnosis.Diagnosis {
 	a := in.Attachment
 	d := a.says(diagnosis.Retrying, plural(a.Tries, "try has failed", "tries in a row have failed"),
 		"Wait: the hub keeps retrying. It retries at once when the node's CSINode, the PersistentVolume, its secret or the driver's connection changes.")
-	if !a.NextTry.IsZero() {
-		d.Detail = "the next one is in " + diagnosis.Length(a.NextTry.Sub(in.Now).Round(time.Second))
+	if wait := a.NextTry.Sub(in.Now).Round(time.Second); wait > 0 {
+		d.Detail = "the next one is in " + diagnosis.Length(wait)
 	}
 	return d
 }

@@ -98,8 +98,8 @@ func DiagnoseNoAttach(d Driver) diagnosis.Diagnosis {
 // often, also those of drivers with long leases.
 const unrenewedAfter = 40 * time.Second
 
-// cannotTake is how hub/lease begins the reason of a lease that the API server refuses.
-const cannotTake = "the lease cannot be taken: "
+// unreachable is how hub/lease begins the reason of a lease that no answer of the API server lets it hold.
+const unreachable = "the API server cannot be reached: "
 
 // DiagnoseLease says who has the lease of a driver for which the hub does not work. reason is
 // the hub's own, "" if it has none.
@@ -107,11 +107,17 @@ func DiagnoseLease(l Lease, reason string, replicas []string, now time.Time) dia
 	says := func(v diagnosis.Verdict, fact string, since time.Time, detail string, actions ...string) diagnosis.Diagnosis {
 		return diagnosis.New(v, "Lease "+strings.TrimPrefix(l.Namespace+"/"+l.Name, "/"), fact, detail, actions...).From(since)
 	}
-	refused, never, renewed := strings.TrimPrefix(reason, cannotTake), time.Time{}, ""
+	refused, never, renewed := strings.TrimPrefix(reason, "the lease cannot be taken: "), time.Time{}, ""
 	if !l.Renewed.IsZero() {
 		renewed = "last renewed " + diagnosis.Ago(l.Renewed, now)
+		if l.Duration > 0 {
+			renewed += fmt.Sprintf("; it expires %s after that", diagnosis.Length(l.Duration))
+		}
 	}
 	switch {
+	case strings.HasPrefix(reason, unreachable):
+		return diagnosis.New(diagnosis.APIServerNotReached, "kube-apiserver", "cannot be reached", reason[strings.LastIndex(reason, ": ")+2:],
+			"Check the API server, and the network from the hub to it. The hub takes its leases again as soon as the API server answers.").From(l.Renewed)
 	case l.Holder == "" && strings.Contains(reason, "the hub may not create it"):
 		return says(diagnosis.LeaseMissing, "cannot be taken", never, refused,
 			"Create the lease, or remove lease.namespace from the driver's entry: deploy/README.md#leases-and-secrets-of-drivers.")
@@ -119,18 +125,15 @@ func DiagnoseLease(l Lease, reason string, replicas []string, now time.Time) dia
 		return says(diagnosis.WriteForbidden, "cannot be taken", never, refused,
 			"Grant the hub get, list, watch and update on this lease, by name: drivers and leases.extra in the values of deploy/chart. In the hub's own namespace, apply deploy/install.yaml.")
 	case l.Expired():
-		if l.Duration > 0 {
-			reason = fmt.Sprintf("its duration is %s", l.Duration)
-		}
 		return says(diagnosis.LeaseExpired, "not renewed by its holder "+l.LastHolder, l.Renewed, reason,
 			"Check the Pod of the holder: it is gone or cannot reach the API server.",
 			"Wait some seconds: a hub that serves the driver takes the lease. If none does, check that it may update leases in that namespace.")
 	case l.Holder == "":
-		return says(diagnosis.LeaseFree, l.State(), never, reason,
+		return says(diagnosis.LeaseFree, l.State()+", so nobody serves the driver yet", never, reason,
 			"Wait some seconds: a replica of the hub should take it. If none does, check that the hub runs and serves the driver, and that it may get, create and update leases in that namespace.")
 	case slices.Contains(replicas, l.Holder):
 		return says(diagnosis.LeaseHeld, "held by another replica of the hub ("+l.Holder+")", l.Since, renewed,
-			"Look at the status page of that replica, or ask all replicas with csi-attach-hub status.")
+			"Ask all replicas with csi-attach-hub status. If that replica does not answer, wait: another one takes the lease when it has expired.")
 	}
 	if passed(l.Renewed, now) >= unrenewedAfter {
 		return says(diagnosis.LeaseHolderGone, fmt.Sprintf("held by another attacher (%s), which has not renewed it", l.Holder), l.Renewed, "",
@@ -161,12 +164,9 @@ const NobodyAttaches = "Start the driver's csi-attacher, with leader election an
 // observed: the hub only observes the driver. Another attacher should work for it.
 func (d Driver) observed() diagnosis.Diagnosis {
 	found := d.says(diagnosis.DriverObserved, "only observed", "`mode: observe` in drivers.yaml")
-	switch l := d.Lease; {
-	case l.Holder == "" && (l.Name != "" || l.Expired()):
-		found.Detail += "; its lease " + l.State() + ", so its volumes may not be attached at all"
-		found.Actions = []string{NobodyAttaches}
-	case l.Holder != "":
-		found.Detail, found.Actions = found.Detail+"; its lease "+l.State(), []string{"Look at the log of the attacher that holds the lease."}
+	if l := d.Lease; l.Name+l.Holder+l.LastHolder != "" {
+		found.Detail += "; its lease " + l.State() + either(l.Holder == "", ", so its volumes may not be attached at all", "")
+		found.Actions = []string{either(l.Holder == "", NobodyAttaches, "Look at the log of the attacher that holds the lease.")}
 	}
 	found.Actions = append(found.Actions, "To hand the driver over to the hub, follow its checklist and set its mode to active.")
 	return found

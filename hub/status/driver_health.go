@@ -80,8 +80,8 @@ func (d Driver) serviceState(found diagnosis.Verdict, replicas []string, now tim
 		return either(d.Lease.Holder == "" && d.Lease.Name != "", Attention, Standby)
 	case diagnosis.LeaseHeld, diagnosis.LeaseHolderGone:
 		return either(servedElsewhere, Standby, Attention)
-	case diagnosis.LeaseFree, diagnosis.LeaseExpired:
-		return either(late, Broken, Standby) // it waits for a replica, not for a right
+	case diagnosis.LeaseFree, diagnosis.LeaseExpired, diagnosis.APIServerNotReached:
+		return either(late, Broken, Attention) // it waits for a replica, not for a right
 	}
 	return either(d.Mode == modePaused, Standby, either(servedElsewhere, Attention, Broken)) // it cannot be called
 }
@@ -158,14 +158,14 @@ func (d Driver) lastFailure(since time.Time) string {
 		return ""
 	}
 	cause, text := diagnosis.Parse(d.Failures[0].Text, d.Failures[0].Cause.Code)
-	return strings.TrimPrefix(diagnosis.Because(cause.Code, text), ": ")
+	return diagnosis.LastErrorPrefix + strings.TrimPrefix(diagnosis.Because(cause.Code, text), ": ")
 }
 
 // addObserved adds what was seen of other attachers.
 func (h *Health) addObserved(d Driver, now time.Time) {
 	if w := d.ForeignWriter; w.Manager != "" && now.Sub(w.Time) < lately {
-		h.add(Attention, d.says(diagnosis.ForeignWriter, "another attacher writes its VolumeAttachments", sanitize(w.Manager, shortText),
-			"End that attacher, or set the driver's mode to observe."))
+		h.add(Attention, d.says(diagnosis.ForeignWriter, "something else writes its VolumeAttachments", sanitize(w.Manager+", last VolumeAttachment "+w.VolumeAttachment+" "+diagnosis.Ago(w.Time, now), shortText),
+			"If that is an attacher, end it, or set the driver's mode to observe."))
 	}
 	if o := d.Observed; o != nil && o.Differs+o.WouldHaveFailed > 0 {
 		h.add(Attention, d.says(diagnosis.DriverDisagrees, plural(o.Differs+o.WouldHaveFailed, "observed decision disagrees", "observed decisions disagree"), "",

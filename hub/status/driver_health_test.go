@@ -24,7 +24,7 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		}, Fine, time.Time{}, ""},
 		"queued for a moment": {func(d *Driver) { d.Lanes[0].Queued, d.Lanes[0].OldestSince = 100, ago(3*time.Second) }, Fine, time.Time{}, ""},
 		"queued for long":     {func(d *Driver) { d.Lanes[0].Queued, d.Lanes[0].OldestSince = 100, ago(90*time.Second) }, Attention, ago(90 * time.Second), "100 volumes wait, the oldest for 90s"},
-		"retries":             {func(d *Driver) { d.Lanes[1].Failing, d.Failures = 2, []Failure{{Text: "array busy"}} }, Attention, time.Time{}, "2 volumes failing: array busy"},
+		"retries":             {func(d *Driver) { d.Lanes[1].Failing, d.Failures = 2, []Failure{{Text: "array busy"}} }, Attention, time.Time{}, "2 volumes failing: last error: array busy"},
 		"stuck":               {func(d *Driver) { d.Lanes[1].Stuck, d.Lanes[1].StuckSince = 1, hour }, Attention, hour, "1 volume stuck for 60m"},
 		"a call is unanswered": {func(d *Driver) {
 			d.Lanes[0].Running, d.Busy, d.Lanes[0].OldestCall = 3, 3, Call{"ControllerPublishVolume", ago(8*time.Minute + 12*time.Second), "va"}
@@ -54,11 +54,11 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		}, Standby, hour, "paused for 60m: `mode: paused` in drivers.yaml|1 volume waits for 120m"},
 		"another replica has it":     {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "hub-1"} }, Standby, time.Time{}, "held by another replica of the hub (hub-1)"},
 		"another attacher has it":    {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Holder: "sidecar"} }, Attention, time.Time{}, "held by another attacher (sidecar)"},
-		"nobody has it":              {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{} }, Broken, time.Time{}, "has no holder"},
-		"nobody has it for a moment": {func(d *Driver) { d.State, d.Lease, d.Since = "WaitingForLease", Lease{}, now }, Standby, time.Time{}, "has no holder"},
+		"nobody has it":              {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{} }, Broken, time.Time{}, "has no holder, so nobody serves the driver yet"},
+		"nobody has it for a moment": {func(d *Driver) { d.State, d.Lease, d.Since = "WaitingForLease", Lease{}, now }, Attention, time.Time{}, "has no holder, so nobody serves the driver yet"},
 		"its lease has expired a moment ago": {func(d *Driver) {
 			d.State, d.Lease = "WaitingForLease", Lease{Name: "l", LastHolder: "sidecar", Renewed: ago(20 * time.Second)}
-		}, Standby, ago(20 * time.Second), "not renewed by its holder sidecar for 20s"},
+		}, Attention, ago(20 * time.Second), "not renewed by its holder sidecar for 20s"},
 		"its lease has expired, and volumes wait": {func(d *Driver) {
 			d.State, d.Lease, d.Lanes[1].Queued = "WaitingForLease", Lease{Name: "l", LastHolder: "sidecar", Renewed: hour}, 1
 		}, Broken, hour, "not renewed by its holder sidecar for 60m"},
@@ -66,7 +66,7 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 			d.State, d.Since, d.Lease, d.Lanes[1].Queued, d.Reason = "WaitingForLease", now, Lease{Name: "l"}, 1, "the lease cannot be taken: lease ns/l does not exist, and the hub may not create it"
 		}, Broken, time.Time{}, "cannot be taken: lease ns/l does not exist, and the hub may not create it"},
 		"drains":                              {func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, Attention, hour, "draining for 60m: 2 calls in flight"},
-		"a foreign writer":                    {func(d *Driver) { d.ForeignWriter = ForeignWriter{Manager: "csi-attacher", Time: ago(time.Minute)} }, Attention, time.Time{}, "another attacher writes its VolumeAttachments: csi-attacher"},
+		"a foreign writer":                    {func(d *Driver) { d.ForeignWriter = ForeignWriter{"kubectl-patch", ago(time.Minute), "csi-1"} }, Attention, time.Time{}, "something else writes its VolumeAttachments: kubectl-patch, last VolumeAttachment csi-1 60s ago"},
 		"a foreign writer once":               {func(d *Driver) { d.ForeignWriter = ForeignWriter{Manager: "csi-attacher", Time: ago(25 * time.Hour)} }, Fine, time.Time{}, ""},
 		"called before, and cannot be called": {func(d *Driver) { d.RecordedCalls, d.Capabilities = 2, []string{"CONTROLLER_SERVICE"} }, Broken, time.Time{}, "has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: 2 VolumeAttachments have the finalizer or the node ID; unix:///s may be the socket of its node plugin"},
 		"called before, and is a node plugin": {func(d *Driver) { d.RecordedCalls = 2 }, Broken, time.Time{}, "has no CONTROLLER_SERVICE, but VolumeAttachments record calls to it: 2 VolumeAttachments have the finalizer or the node ID; unix:///s may be the socket of its node plugin"},

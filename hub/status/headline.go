@@ -4,18 +4,29 @@ import (
 	"cmp"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // Headline returns the first line of the page and of the subcommand status, what matters most first: "drivers.yaml
 // rejected (1 mistake); 3 volumes stuck; all drivers answer". trouble has the VolumeAttachments whose health is broken or
 // attention. The state is the worst of all. It is never fine without a driver, or with a rejected configuration.
-func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthState, text string) {
+func Headline(c Config, drivers []Driver, trouble []Attachment, now time.Time) (state HealthState, text string) {
 	state = Fine
 	worst := func(s HealthState) { state = either(s.Compare(state) < 0, s, state) }
 	var parts, rejected []string
 	add := func(n int, one, more string) {
 		if n > 0 {
 			parts = append(parts, plural(n, one, more))
+		}
+	}
+	health, volumes, servedBy := map[HealthState]int{}, map[AttachmentState]int{}, map[string]int{}
+	for _, d := range drivers {
+		worst(d.Health.State)
+		health[d.Health.State]++
+		if r := d.Health.Reasons; parts == nil && len(r) > 0 && r[0].Verdict == diagnosis.APIServerNotReached {
+			parts = append(parts, r[0].Line("driver", now))
 		}
 	}
 	for _, f := range c.Files {
@@ -26,11 +37,6 @@ func Headline(c Config, drivers []Driver, trouble []Attachment) (state HealthSta
 	if len(c.Errors) > 0 {
 		worst(Attention)
 		parts = append(parts, cmp.Or(strings.Join(rejected, ", "), "configuration")+" rejected ("+plural(len(c.Errors), "mistake", "mistakes")+")")
-	}
-	health, volumes, servedBy := map[HealthState]int{}, map[AttachmentState]int{}, map[string]int{}
-	for _, d := range drivers {
-		worst(d.Health.State)
-		health[d.Health.State]++
 	}
 	for _, a := range trouble {
 		worst(a.Health.State)

@@ -49,7 +49,7 @@ func (s *site) overview(v view, r *http.Request) (any, *failure) {
 	}
 	trouble := slices.DeleteFunc(all, func(a Attachment) bool { return !a.Health.Needs() })
 	p.Total, p.Trouble, p.Groups = len(all), len(trouble), worstGroups(trouble, mostTrouble)
-	p.State, p.Headline = Headline(v.Overview.Config, v.drivers, trouble)
+	p.State, p.Headline = Headline(v.Overview.Config, v.drivers, trouble, v.Now)
 	return p, nil
 }
 

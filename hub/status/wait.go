@@ -51,7 +51,7 @@ func (w Wait) String() string {
 		return ""
 	case WaitForDriver:
 		// A driver is Ready in mode observe.
-		return "waits: the driver is " + diagnosis.Clause(strings.TrimPrefix(w.DriverState+": "+w.Reason, StateReady+": "))
+		return "waits: the driver is " + diagnosis.Clause(strings.TrimPrefix(either(w.DriverState == StateWaitingForLease, "waiting for its lease", w.DriverState)+": "+w.Reason, StateReady+": "))
 	case WaitForConfiguration:
 		return "waits: no driver of this name is configured here"
 	case WaitForDetach:

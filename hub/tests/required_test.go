@@ -248,7 +248,7 @@ func TestAttachRequiredThatBecomesFalseIsReportedOnceAndNeedsAttention(t *testin
 	})
 }
 
-const lostCapability = "the driver has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it"
+const lostCapability = "the driver has no CONTROLLER_SERVICE, but VolumeAttachments record calls to it"
 
 // The endpoint is that of the node plugin, or the controller starts without its capabilities.
 func TestNothingIsMarkedAttachedForADriverThatHasLostItsCapability(t *testing.T) {
@@ -316,7 +316,7 @@ func TestADriverThatWasCalledAndIsReachedAtItsNodePluginIsBroken(t *testing.T) {
 		if d.RecordedCalls != 1 || health.State != status.Broken || health.Reasons[0].Verdict != diagnosis.CapabilityMissing {
 			t.Errorf("%d recorded calls, health %+v", d.RecordedCalls, health)
 		}
-		if log := v.log.String(); strings.Count(log, "Driver has no PUBLISH_UNPUBLISH_VOLUME, but") != 1 {
+		if log := v.log.String(); strings.Count(log, "Driver has no controller that attaches, but") != 1 {
 			t.Errorf("log %s", log)
 		}
 		found := status.Diagnose(status.DiagnosisInput{Attachment: status.Attachment{Name: va.Name, State: status.Attached}, Driver: &d, Now: time.Now()})

@@ -275,7 +275,7 @@ func checkLease(d Driver, now time.Time) status.Check {
 		return open("Make the driver reachable: the first replica that can call it takes the lease.", "nobody holds %s", lease)
 	case active:
 		found := status.DiagnoseLease(l, d.Reason, nil, now)
-		return status.Check{Text: lease + ": " + diagnosis.Because(found.Fact, found.Detail), Actions: found.Actions}
+		return status.Check{Text: lease + ": " + found.Line("Lease", now), Actions: found.Actions}
 	case d.Mode == string(registry.ModePaused) && l.Holder == "": // on purpose: it is often the step before a csi-attacher starts
 		return passed("nobody holds %s: the driver is paused", lease)
 	case l.LastHolder != "":

@@ -34,7 +34,7 @@ func TestCheckOfTheLeaseIsPassedOnlyWhereTheRightHolderRenewsIt(t *testing.T) {
 		"ns/l is held by this replica":                                 {"active", named(status.Lease{Holder: "hub-0", Mine: true}), true},
 		"ns/l is held by hub-1, another replica of the hub":            {"active", named(status.Lease{Holder: "hub-1", Renews: true}), true},
 		"ns/l: held by another attacher (sidecar)":                     {"active", named(status.Lease{Holder: "sidecar", Renews: true}), false},
-		"ns/l: has no holder: not tried yet":                           {"active", named(status.Lease{}), false},
+		"ns/l: has no holder, so nobody serves":                        {"active", named(status.Lease{}), false},
 		"this hub runs without leader election":                        {"observe", status.Lease{}, false},
 		"this hub runs without leader election: no other attacher may": {"active", status.Lease{Mine: true}, true},
 	} {

@@ -105,7 +105,7 @@ func (e *explainer) askHub(ctx context.Context) {
 }
 
 // worst are the results of volumes, the worst last.
-var worst = []Result{NotNeeded, Attached, Standby, NotKnown, Attention, Waiting}
+var worst = []Result{NotNeeded, Attached, NotKnown, Attention, Waiting}
 
 // answer answers the question, and reports whether its object exists.
 func (e *explainer) answer(ctx context.Context, r *Report) (exists bool, err error) {
@@ -152,7 +152,7 @@ func (e *explainer) notFound() *diagnosis.Diagnosis {
 	}
 	next := "Check the spelling: csi-attach-hub status lists the drivers."
 	if e.question.Kind != Driver {
-		next = "Check the spelling and the namespace; a VolumeAttachment is deleted when its volume is detached. Otherwise " + forms + "."
+		next = "Check the spelling and the namespace; a VolumeAttachment is deleted when its volume is detached. csi-attach-hub explain --help lists the kinds."
 	}
 	return new(found(diagnosis.ObjectNotFound, e.question.String(), "does not exist", next))
 }

@@ -400,7 +400,7 @@ func TestCommandsAreThoseThatTheObjectsAllow(t *testing.T) {
 		{"another attacher holds the lease and does not renew it", all(waitsForLease(""), held("sidecar-7", 50*time.Second), func(w *world) { w.lease.Spec.LeaseDurationSeconds = ptr.To[int32](7200) }),
 			diagnosis.LeaseHolderGone, "Make sure that its holder is gone", `kubectl -n storage patch lease ` + leaseName + ` --type=json -p '[{"op":"test","path":"/spec/holderIdentity","value":"sidecar-7"},` +
 				`{"op":"test","path":"/spec/renewTime","value":"1999-12-31T23:59:10.000000Z"},{"op":"replace","path":"/spec/holderIdentity","value":""}]'`},
-		{"another replica holds the lease", all(waitsForLease(""), held("hub-1_def", 50*time.Second), func(w *world) { w.lease.Spec.LeaseDurationSeconds = ptr.To[int32](7200) }), diagnosis.NoReasonKnown, "", ""},
+		{"another replica holds the lease", all(waitsForLease(""), held("hub-1_def", 50*time.Second), func(w *world) { w.lease.Spec.LeaseDurationSeconds = ptr.To[int32](7200) }), diagnosis.LeaseHeld, "", ""},
 		{"a Pod waits for a mount that needs an attach", waitsWithoutAttach(func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Controller: ptr.To(true)}}
 		}), diagnosis.AttachRequiredWrong, "Create the CSIDriver again", replaceCSIDriver + "\nkubectl -n default delete pod web"},

@@ -17,8 +17,6 @@ const (
 	Attached Result = "attached"
 	// Attention: a volume is attached, and cannot be attached again. Of a driver and a node it is status.Attention.
 	Attention = Result(status.Attention)
-	// Standby: a volume waits, and its driver is paused by a user. Of a driver it is status.Standby.
-	Standby = Result(status.Standby)
 	// NotNeeded: no volume needs an attach.
 	NotNeeded Result = "notNeeded"
 	// Waiting: at least one volume is not in the state that it should have.
@@ -85,9 +83,9 @@ type Report struct {
 type VolumeReport struct {
 	Title  string                `json:"title"`
 	Result Result                `json:"result"`
-	Since  time.Time             `json:"since,omitzero"`  // when the attach or the detach was asked for; only if Result is Waiting or Standby, and if that is known
+	Since  time.Time             `json:"since,omitzero"`  // when the attach or the detach was asked for; only if Result is Waiting, and if that is known
 	Path   []string              `json:"path"`            // what is as it should be, in the order of the walk
-	Stop   *diagnosis.Diagnosis  `json:"stop,omitempty"`  // the first problem; only if Result is Waiting, Standby or Attention
+	Stop   *diagnosis.Diagnosis  `json:"stop,omitempty"`  // the first problem; only if Result is Waiting or Attention
 	Notes  []diagnosis.Diagnosis `json:"notes,omitempty"` // further findings
 }
 

@@ -53,9 +53,12 @@ func (e *explainer) rejected(follows string) (d diagnosis.Diagnosis) {
 func (v *volume) notServed() {
 	unserved := status.DiagnoseUnserved(v.driver, v.view.Config().Conflicts)
 	absent := unserved[0].Verdict == diagnosis.DriverNotConfigured
-	if mistakes := v.rejected("what holds instead does not have driver " + v.driver); absent && mistakes.Verdict != "" {
-		v.stop(mistakes)
-		return
+	switch mistakes := v.rejected("what holds instead does not have driver " + v.driver); {
+	case absent && mistakes.Verdict != "":
+		unserved[0], absent = mistakes, false
+	case absent && slices.Contains(v.view.Members(), v.lease.Holder) && !v.view.Answered(v.lease.Holder):
+		unserved[0], absent = found(diagnosis.DriverNotConfigured, "csi-attach-hub", "does not serve driver "+v.driver+" in the replica that was asked: another one ("+v.lease.Holder+") does, so their configurations differ",
+			"Give all replicas the same configuration, or ask all: csi-attach-hub status without --server."), false
 	}
 	va := v.va.value
 	worked := v.lease.Holder != "" || va != nil && (va.Status.AttachError != nil || va.Status.DetachError != nil)
@@ -78,8 +81,6 @@ func (v *volume) servedDriver() {
 		v.stop(v.finding(status.DiagnoseCapability(d.Driver)))
 	case f.Verdict == "":
 		v.ok("driver %s answers at %s, and %s works for it", d.Name, d.Endpoint, cmp.Or(d.Leader, "the hub"))
-	case f.Verdict == diagnosis.LeaseHeld && slices.Contains(members, d.Lease.Holder):
-		v.ok("%s %s", f.Object, f.Fact)
 	case f.Verdict == diagnosis.LeaseHeld, f.Verdict == diagnosis.DriverObserved && v.served.Lease.Holder != "":
 		v.later(f) // the result of the other attacher's tries counts more
 	default:

@@ -315,6 +315,7 @@ var states = []state{
 
 	// The driver.
 	{"driver not configured", func(w *world) { w.served, w.lease = nil, nil }, "waiting: DriverNotConfigured csi-attach-hub", nil, ""},
+	{"driver not configured, another replica works for it", func(w *world) { w.served = nil; held("hub-1_def", time.Second)(w) }, "waiting: DriverNotConfigured csi-attach-hub", nil, ""},
 	{"driver not configured, a csi-attacher works for it", func(w *world) { w.served = nil; sidecar(w) }, "waiting: DriverNotConfigured csi-attach-hub", nil, ""},
 	{"driver not configured, and a csi-attacher's try failed", all(failing, func(w *world) { w.served, w.lease, w.seen = nil, nil, nil }), "waiting: BackendError driver csi.example.com", nil, ""},
 	{"endpoint not allowed", conflict(`endpoint "unix:///x" is not allowed by discovery.csiDrivers.allowedEndpoints, nothing is contacted`), "waiting: EndpointNotAllowed csi-attach-hub", nil, ""},
@@ -325,7 +326,7 @@ var states = []state{
 	{"driver away", driverState("Lost", "dial tcp 10.0.0.1:9443: connect: connection refused", false), "waiting: CannotConnect driver csi.example.com", nil, ""},
 	{"driver away, volume attached", all(attached, driverState("Lost", "connection refused", false)), isAttached, nil, ""},
 	{"driver away, being detached", all(leaving, driverState("Lost", "connection refused", false)), "waiting: CannotConnect driver csi.example.com", nil, ""},
-	{"driver paused", driverIs(func(d *status.Driver) { d.Mode, d.State, d.Lease.Mine = "paused", "Paused", false }), "standby: DriverPaused driver csi.example.com", nil, ""},
+	{"driver paused", driverIs(func(d *status.Driver) { d.Mode, d.State, d.Lease.Mine = "paused", "Paused", false }), "waiting: DriverPaused driver csi.example.com", nil, ""},
 	{"driver observed", all(sidecar, driverIs(func(d *status.Driver) { d.Mode = "observe" })), "waiting: DriverObserved driver csi.example.com", nil, ""},
 	{"driver observed, and a csi-attacher's try failed", all(failing, sidecar, driverIs(func(d *status.Driver) { d.Mode = "observe" })), "waiting: BackendError driver csi.example.com", nil, ""},
 
@@ -333,7 +334,7 @@ var states = []state{
 	{"lease held by a csi-attacher", all(waitsForLease("held by sidecar-7"), sidecar), "waiting: LeaseHeld Lease storage/" + leaseName, nil, ""},
 	{"lease held by another replica", all(waitsForLease("held by hub-1_def"), held("hub-1_def", time.Second), func(w *world) {
 		w.seen.Waiting = status.Wait{Kind: status.WaitForDriver, DriverState: "Ready", Reason: "served by hub-1_def"}
-	}), "waiting: Queued VolumeAttachment csi-1", nil, ""},
+	}), "waiting: LeaseHeld Lease storage/" + leaseName, nil, ""},
 	{"failing, lease held by another replica", all(waitsForLease("held by hub-1_def"), held("hub-1_def", time.Second), failing), "waiting: BackendError driver csi.example.com", nil, ""},
 	{"no hub, lease held", noHub, "waiting: NoReasonKnown VolumeAttachment csi-1", nil, "connection refused"},
 	{"no hub, lease missing", all(noHub, func(w *world) { w.lease = nil }), "waiting: LeaseMissing Lease storage/" + leaseName, nil, "connection refused"},

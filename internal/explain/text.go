@@ -165,7 +165,9 @@ func (p *printer) subject(s *SubjectReport) {
 		}
 		p.line(mark, health, text)
 		for _, action := range c.Actions {
-			p.line("", "", "-> "+action)
+			if !slices.ContainsFunc(s.Reasons, func(r status.Reason) bool { return slices.Contains(r.Actions, action) }) { // which has it above
+				p.line("", "", "-> "+action)
+			}
 		}
 	}
 }

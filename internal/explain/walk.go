@@ -28,14 +28,12 @@ func (v *volume) explain(before []*volume) {
 	}
 	v.danglingNotes(before)
 	switch {
-	case v.stopsAt(diagnosis.DriverPaused): // by a user
-		v.report.Result = Standby
 	case v.stopsAt(diagnosis.NotWanted):
 		v.report.Result = NotNeeded
 	case v.report.Result == Waiting && v.report.Stop == nil:
 		v.report.Result = NotKnown
 	}
-	if (v.report.Result == Waiting || v.report.Result == Standby) && v.va.value != nil && !v.stopsAt(diagnosis.AttachRequiredWrong) { // it may have been attached since
+	if v.report.Result == Waiting && v.va.value != nil && !v.stopsAt(diagnosis.AttachRequiredWrong) { // it may have been attached since
 		v.report.Since = v.attempted().Since.UTC()
 	}
 }
@@ -51,7 +49,7 @@ func (v *volume) title() string {
 	if v.volumeName != "" && v.question.Kind != PersistentVolume {
 		parts = append(parts, ref(PersistentVolume, "", v.volumeName))
 	}
-	text := cmp.Or(strings.Join(parts, ", "), "the volume")
+	text := cmp.Or(strings.Join(parts, ", "), "its volume")
 	if v.driver != "" {
 		text += " of driver " + v.driver
 	}

@@ -1,6 +1,7 @@
 package hubclient
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -144,7 +145,7 @@ func (r *replica) get(ctx context.Context, path string, query url.Values, into a
 	}
 	answer, err := r.client.Do(request)
 	if err != nil {
-		return err // it names the method and the URL
+		return cmp.Or(errors.Unwrap(err), err) // without the URL, which the caller names
 	}
 	defer answer.Body.Close()
 	body := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer))

@@ -67,6 +67,11 @@ func (v View) Reached() bool {
 	return slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.Error == "" })
 }
 
+// Answered reports whether the replica of an identity has answered.
+func (v View) Answered(identity string) bool {
+	return slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.Overview.Identity == identity })
+}
+
 // Members returns the replicas that have answered, and those that they know; some more than once.
 func (v View) Members() []string {
 	var all []string

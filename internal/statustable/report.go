@@ -75,7 +75,7 @@ func NewReport(v hubclient.View, trouble []status.Attachment, listErr error, now
 			s.Volumes.Attention++
 		}
 	}
-	s.Health, s.Headline = status.Headline(v.Config(), drivers, trouble)
+	s.Health, s.Headline = status.Headline(v.Config(), drivers, trouble, now)
 	if n := len(r.Problems); n > 0 {
 		s.Health = slices.MinFunc([]status.HealthState{s.Health, status.Attention}, status.HealthState.Compare)
 		s.Headline = fmt.Sprintf("%d %s with the replicas; %s", n, map[bool]string{true: "problem", false: "problems"}[n == 1], s.Headline)

@@ -142,8 +142,8 @@ var rows = []mutant{
 		name:   "lost capability is ignored",
 		harm:   "While the endpoint is that of the node plugin, volumes are marked attached without a call.",
 		file:   "hub/reconcile/worker.go",
-		old:    "return errLostCapability",
-		new:    "return nil",
+		old:    "if decider.RecordedCalls(w.Overlay.AttachmentsOfDriver) > 0 || w.Table.HasPublications() {",
+		new:    "if false {",
 		killed: []string{"hub/tests.TestNothingIsMarkedAttachedForADriverThatHasLostItsCapability"},
 	},
 	{
