@@ -75,7 +75,7 @@ func TestWhatIsBrokenAndSinceWhenIsOnTheFirstPage(t *testing.T) {
 		troubled.hanging + " broken answers no call for 8m12s: 10 of 20 calls in flight",
 		troubled.observed + " attention only observed for 11h: mode: observe in drivers.yaml; its lease has no holder", "1 volume waits for 4m", "and more",
 		troubled.left + " attention 2 volumes dangling, the oldest for 60m",
-		troubled.full + " attention 11 volumes failing, the oldest for 5m: ResourceExhausted: attachment limit",
+		troubled.full + " attention 11 volumes failing, the oldest for 5m: last error: ResourceExhausted: attachment limit",
 		troubled.slow + " attention ControllerUnpublishVolume unanswered for 66s",
 	} {
 		at := strings.Index(drivers, want)
