@@ -140,7 +140,7 @@ func TestStepsWithCertificatesOfTheUserNameNoOtherSecret(t *testing.T) {
 	if strings.Contains(text, "attach-hub-block-example-com-ca") || strings.Contains(text, "cert-manager must run") {
 		t.Errorf("names a CA that is not made:\n%s", text)
 	}
-	inOrder(t, text, "the Secret `attach-hub-block-example-com-tls` in", "`block.example.com.crt` in this folder", "make the ConfigMap `attach-hub-ca` there too", "get configmap attach-hub-ca --ignore-not-found", "give csi-attach-hub csi-attach-hub-driver-cas block.example.com.crt block.example.com.crt")
+	inOrder(t, text, "the Secret `attach-hub-block-example-com-tls` in", "`block.example.com.crt` in this folder", "make the ConfigMap `attach-hub-ca` there too", "get configmap attach-hub-ca # you have made it", "give csi-attach-hub csi-attach-hub-driver-cas block.example.com.crt block.example.com.crt")
 }
 
 func TestStepsNameWhoMakesTheWorkload(t *testing.T) {

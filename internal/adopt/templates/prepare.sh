@@ -30,8 +30,12 @@ if [ "${1-}" = remove ]; then
   exit
 fi
 
-# The hub's CA, if {{if .Options.OwnSecrets}}you do not bring it yourself{{else}}trust-manager does not bring it (value proxies.trustManager of the hub's chart){{end}}.
-if [ -z "$(kubectl -n {{.Workload.Namespace}} get configmap {{if .Options.OwnSecrets}}attach-hub-ca --ignore-not-found{{else}}-l trust.cert-manager.io/bundle=attach-hub-ca{{end}} -o name)" ]; then
+# The hub's CA, if trust-manager does not bring it (value proxies.trustManager of the hub's chart).
+{{- if .Options.OwnSecrets}}
+if ! kubectl -n {{$.Options.HubNamespace}} get secret csi-attach-hub-ca; then
+  kubectl -n {{.Workload.Namespace}} get configmap attach-hub-ca # you have made it
+elif{{else}}
+if{{end}} [ -z "$(kubectl -n {{.Workload.Namespace}} get configmap -l trust.cert-manager.io/bundle=attach-hub-ca -o name)" ]; then
   save {{$.Options.HubNamespace}} csi-attach-hub-ca
   give {{.Workload.Namespace}} attach-hub-ca ca.crt "$ca" attach-hub
 fi

@@ -6,6 +6,8 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -157,5 +159,25 @@ func TestPrepareCanBeRepeatedAndLeavesAloneWhatIsOfOthers(t *testing.T) {
 	if got.Data["ca.crt"] != "theirs" {
 		t.Errorf("the CA of trust-manager has become %v", got.Data)
 	}
+	s.must(ofDriver.Delete(a.ctx, "attach-hub-ca", metav1.DeleteOptions{}))
+
+	// Without cert-manager the hub has no CA in a Secret.
+	row.flags = append(row.flags, "--own-certificates")
+	s.folder, err = a.adopt(row)
+	s.must(err)
+	s.must(os.WriteFile(filepath.Join(s.folder, "ebs.csi.aws.com.crt"), []byte("of the proxy"), 0o600))
+	if err := s.runPrepare(); err == nil || !strings.Contains(err.Error(), `configmaps "attach-hub-ca" not found`) {
+		t.Errorf("without the user's CA of the hub: %v", err)
+	}
+	theirs.Labels = nil
+	_, err = ofDriver.Create(a.ctx, theirs, metav1.CreateOptions{})
+	s.must(err)
+	s.prepare()
+	got, err = cas.Get(a.ctx, "csi-attach-hub-driver-cas", metav1.GetOptions{})
+	s.must(err)
+	if keys := slices.Sorted(maps.Keys(got.Data)); !slices.Equal(keys, []string{"ebs.csi.aws.com.crt", "other.crt"}) {
+		t.Errorf("with certificates of the user the hub has the CAs %q", keys)
+	}
+	s.prepare("remove")
 	s.must(ofDriver.Delete(a.ctx, "attach-hub-ca", metav1.DeleteOptions{}))
 }
