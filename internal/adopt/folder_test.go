@@ -124,6 +124,10 @@ func TestStepsWithoutLeaderElectionEndCsiAttacherFirstAndPauseTheHubFirstOnTheWa
 	text := readmeOf(t, without, Options{})
 	inOrder(t, text, "kubectl apply -k out/observe", "kubectl apply -k out/active", "until pods=$(kubectl -n storage get pods -l app=controller", "See that nobody else attaches", ".observed'",
 		"`mode: observe` to `mode: active`", "kubectl -n csi-attach-hub get lease", "`mode: paused`", "`Paused`", "kubectl apply -k out/observe", "`mode: observe`", "kubectl apply -k out/original")
+	for _, mode := range Modes { // the release as the chart makes it brings csi-attacher back
+		readme := readmeOf(t, strings.Replace(without, "  namespace: storage\n", "  namespace: storage\n  labels: {heritage: Helm}\n", 1), Options{Mode: mode})
+		inOrder(t, readme, "An upgrade without the post-renderer brings csi-attacher back", "No Lease keeps the two apart: follow the way back before it.")
+	}
 	p := onlyPlan(t, without, Options{})
 	if got, err := Text([]Plan{p}); err != nil || !strings.Contains(got, "yes, in this order: observe, end csi-attacher, see that nobody else attaches, activate\n") {
 		t.Errorf("%s, %v", got, err)
