@@ -31,6 +31,8 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 			summary: "endpoint not allowed", do: "Resolve"},
 		"attached": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation = Attached, "" }, summary: "is attached to node worker-1", do: "kubelet"},
 		"idle":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation = Idle, "" }, summary: "no operation is due"},
+		"attachRequired became false": {driver: func(d *Driver) { d.NoAttach = true }, attachment: func(a *Attachment) { a.State, a.Operation = Idle, "" },
+			summary: "not attached: its CSIDriver has attachRequired: false", do: "explain driver/a.example.com"},
 		"socket missing": {driver: func(d *Driver) {
 			d.State, d.Up, d.Reason, d.Since = "Connecting", false, "dial unix /csi/a/csi.sock: connect: no such file or directory", now.Add(-time.Hour)
 		}, summary: "driver a.example.com: cannot be called at unix:///csi/a/csi.sock for 60m: dial unix", do: "creates the socket unix:///csi/a/csi.sock"},

@@ -117,6 +117,8 @@ func TestDriverThatTheHubDoesNotServeIsExplained(t *testing.T) {
 		"not configured, and a volume stuck": {func(w *world) { w.lease = nil; w.stuck("csi-a", "x") }, diagnosis.DriverNotConfigured, "broken"},
 		"only its volumes are there": {func(w *world) { w.lease, w.csiDriver, w.unserved = nil, nil, map[string]int{driverName: 1} },
 			diagnosis.DriverNotConfigured, "attention"},
+		"in a file that was rejected": {func(w *world) { w.lease, w.csiDriver, w.config.Errors = nil, nil, []string{"drivers.yaml:9: a"} },
+			diagnosis.ConfigBroken, "attention"},
 		"a csi-attacher works for it":          {sidecar, diagnosis.DriverNotConfigured, "attention"},
 		"no hub, and its lease expired":        {all(noHub, func(w *world) { w.lease = leaseOf(hubSpace, identity, time.Hour) }), diagnosis.LeaseExpired, "attention"},
 		"no hub, and somebody holds its lease": {noHub, "", "unknown"},
