@@ -1,10 +1,11 @@
-package registry_test
+package registry
 
 import (
+	"strings"
 	"testing"
-	"time"
+	"unicode"
 
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 func TestSanitizedNameIsThatOfCSIAttacher(t *testing.T) {
@@ -18,26 +19,66 @@ func TestSanitizedNameIsThatOfCSIAttacher(t *testing.T) {
 		"":                     "",
 		"invalid\xff\xfebytes": "invalid--bytes",
 	} {
-		if got := registry.SanitizedName(name); got != want {
+		if got := SanitizedName(name); got != want {
 			t.Errorf("SanitizedName(%q) = %q, want %q", name, got, want)
 		}
 	}
 }
 
-func TestDefaultsAreThoseOfTheFormat(t *testing.T) {
-	want := registry.Settings{
-		Mode:    registry.ModeActive,
-		Timeout: 2 * time.Minute,
-		Workers: 20,
-		Retry:   registry.Retry{Initial: 500 * time.Millisecond, Max: time.Minute},
-
-		ParallelMultiNode: true,
-
-		StuckAfter: 15 * time.Minute,
-		Drift:      registry.Drift{Interval: time.Minute, PageSize: 500, Action: registry.DriftReattach, Unexpected: registry.UnexpectedReport},
-		Probe:      registry.Probe{Interval: 30 * time.Second},
+func TestLeaseIsWhatWasSaidAndCSIAttachersOtherwise(t *testing.T) {
+	config, err := Parse("f.yaml", []byte(head+`defaults: {lease: {namespace: storage}}
+drivers:
+  - {name: a, endpoint: "unix:///a"}
+  - {name: b, endpoint: "unix:///b", lease: {name: mine, namespace: other}}
+  - {name: c, endpoint: "unix:///c", lease: {namespace: ""}}
+  - {name: CSI.Example.com, endpoint: "unix:///d"}
+`))
+	must(t, err)
+	for name, want := range map[string]string{
+		"a": "storage/external-attacher-leader-a", "b": "other/mine", "c": "external-attacher-leader-c",
+		"CSI.Example.com": "storage/external-attacher-leader-csi-example-com", // which csi-attacher cannot have
+	} {
+		if got := config.Drivers()[name].LeaseOf().String(); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
 	}
-	if got := registry.DefaultSettings(); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+}
+
+func TestBurstWithoutANumberIsTwoSeconds(t *testing.T) {
+	for _, test := range []struct {
+		kubeAPI KubeAPI
+		want    int
+	}{
+		{KubeAPI{QPS: 5, Burst: 3}, 3}, {KubeAPI{QPS: 5}, 10}, {KubeAPI{QPS: 0.1}, 1}, {KubeAPI{QPS: 0.6}, 2},
+	} {
+		if got := test.kubeAPI.BurstOrDefault(); got != test.want {
+			t.Errorf("%+v: got %d, want %d", test.kubeAPI, got, test.want)
+		}
 	}
+}
+
+// What is taken for a driver's name makes a finalizer and a lease that the API server
+// takes, the same every time.
+func FuzzDriverName(f *testing.F) {
+	for _, s := range []string{"ebs.csi.aws.com", "A-b.C", strings.Repeat("a", 63), "a-", "ü", "a..b", "-", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		sanitized := SanitizedName(name)
+		if SanitizedName(sanitized) != sanitized {
+			t.Errorf("%q became %q, which becomes %q", name, sanitized, SanitizedName(sanitized))
+		}
+		if err := CheckName(name); err != nil {
+			if strings.ContainsFunc(err.Error(), unicode.IsControl) || len(err.Error()) > 1000 {
+				t.Errorf("%q", err)
+			}
+			return
+		}
+		if wrong := validation.IsQualifiedName("external-attacher/" + sanitized); wrong != nil {
+			t.Errorf("finalizer of %q: %v", name, wrong)
+		}
+		if wrong := validation.IsDNS1123Subdomain(LeaseName(name)); wrong != nil {
+			t.Errorf("lease of %q: %v", name, wrong)
+		}
+	})
 }

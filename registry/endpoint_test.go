@@ -1,52 +1,25 @@
-package registry_test
+package registry
 
 import (
+	"net"
+	"path"
+	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
+	"unicode"
+	"unicode/utf8"
 )
 
-func TestEndpointOfASocketIsDialledAsWritten(t *testing.T) {
-	longest := "/" + strings.Repeat("x", 106)
-	for _, path := range []string{"/csi/ebs/csi.sock", "/s", "/csi/..data/csi.sock", "/csi/with space/a%20b?c#d", longest} {
-		e, err := registry.ParseEndpoint("unix://" + path)
-		if err != nil {
-			t.Errorf("%s: %v", path, err)
-			continue
-		}
-		if string(e) != "unix://"+path || e.Network() != "unix" || e.Address() != path {
-			t.Errorf("%s became %q, network %q, address %q", path, e, e.Network(), e.Address())
-		}
-	}
-}
-
-func TestEndpointOfAnAddressIsDialledAsWritten(t *testing.T) {
-	longest := strings.Repeat("a.", 126) + "a"
-	for _, test := range []struct {
-		address, host string
-		local         bool
-	}{
-		{"localhost:1", "localhost", true},
-		{"127.0.0.1:9443", "127.0.0.1", true},
-		{"127.255.0.9:65535", "127.255.0.9", true},
-		{"[::1]:9443", "::1", true},
-		{"10.0.0.1:9443", "10.0.0.1", false},
-		{"[fd00::1]:9443", "fd00::1", false},
-		{"vsphere-csi.storage.svc:9443", "vsphere-csi.storage.svc", false},
-		{"localhost.example.com:1", "localhost.example.com", false},
-		{"0.0.0.0:1", "0.0.0.0", false},
-		{"xn--gre-6ka8i.example:1", "xn--gre-6ka8i.example", false},
-		{"3com:1", "3com", false},
-		{longest + ":1", longest, false},
+// FuzzParseEndpoint shows that each is dialled as it is written.
+func TestEndpointsAreTaken(t *testing.T) {
+	for endpoint, local := range map[string]bool{
+		"unix:///csi/ebs/csi.sock": true, "unix:///s": true, "unix:///csi/..data/csi.sock": true, "unix:///csi/with space/a%20b?c#d": true, "unix:///" + strings.Repeat("x", 106): true,
+		"tcp://localhost:1": true, "tcp://127.0.0.1:9443": true, "tcp://127.255.0.9:65535": true, "tcp://[::1]:9443": true,
+		"tcp://10.0.0.1:9443": false, "tcp://[fd00::1]:9443": false, "tcp://vsphere-csi.storage.svc:9443": false, "tcp://localhost.example.com:1": false,
+		"tcp://0.0.0.0:1": false, "tcp://xn--gre-6ka8i.example:1": false, "tcp://3com:1": false, "tcp://" + strings.Repeat("a.", 126) + "a:1": false,
 	} {
-		e, err := registry.ParseEndpoint("tcp://" + test.address)
-		if err != nil {
-			t.Errorf("%s: %v", test.address, err)
-			continue
-		}
-		if e.Network() != "tcp" || e.Address() != test.address || e.Host() != test.host || e.IsLocal() != test.local {
-			t.Errorf("%s became network %q, address %q, host %q, local %t", test.address, e.Network(), e.Address(), e.Host(), e.IsLocal())
+		if e, err := ParseEndpoint(endpoint); err != nil || e.Network()+"://"+e.Address() != endpoint || e.IsLocal() != local {
+			t.Errorf("%s became network %q, address %q, local %t: %v", endpoint, e.Network(), e.Address(), e.IsLocal(), err)
 		}
 	}
 }
@@ -65,8 +38,115 @@ func TestWhatIsNoEndpointIsAnError(t *testing.T) {
 		"tcp://[h]:1", "tcp://[127.0.0.1]:1", "tcp://" + strings.Repeat("a.", 127) + "a:1",
 		"tcp://h\x00:1", "tcp://\u212a:1", "localhost:1", "unix-abstract:csi", "@csi", "http://csi",
 	} {
-		if e, err := registry.ParseEndpoint(s); err == nil || e != "" {
+		if e, err := ParseEndpoint(s); err == nil || e != "" {
 			t.Errorf("%q became %q with error %v", s, e, err)
+		}
+	}
+}
+
+// suggestion is what an error says to write instead, if that is an endpoint and not a
+// placeholder for one.
+var suggestion = regexp.MustCompile(`(?s)(?:write|written as) ((?:unix|tcp)://.*)$`)
+
+// What is taken for an endpoint can be dialled as it is written; what is not is explained,
+// on one line, and what is proposed instead is taken.
+func FuzzParseEndpoint(f *testing.F) {
+	for _, s := range []string{"unix:///csi/csi.sock", "tcp://[::1]:9443", "tcp://h.svc:1", "unix:/a", "a:1", "tcp://H:01", "unix:///a/../b", "tcp://1.2.3.4.:5", "tcp://[::ffff:1.2.3.4]:1", "unix://\xff", "tcp://\u212a:1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		e, err := ParseEndpoint(s)
+		if err != nil {
+			if e != "" || strings.ContainsFunc(err.Error(), unicode.IsControl) || len(err.Error()) > 1000 {
+				t.Errorf("%q became %q, %q", s, e, err)
+			}
+			// Where it is clear what was meant, the proposal is the last of the message.
+			if m := suggestion.FindStringSubmatch(err.Error()); m != nil && !strings.Contains(m[1], " or ") && !strings.Contains(m[1], ", ") && !strings.Contains(m[1], "host:port") && !strings.Contains(m[1], "path/to") {
+				if _, again := ParseEndpoint(m[1]); again != nil {
+					t.Errorf("%q: the proposal %q is not taken: %v", s, m[1], again)
+				}
+			}
+			return
+		}
+		if string(e) != s || e.Network()+"://"+e.Address() != s {
+			t.Errorf("%q became %q, network %q, address %q", s, e, e.Network(), e.Address())
+		}
+		switch e.Network() {
+		case "unix":
+			if a := e.Address(); path.Clean(a) != a || !path.IsAbs(a) || len(a) > maxSocketPath || !e.IsLocal() || e.Host() != "" || strings.Contains(a, "\x00") {
+				t.Errorf("socket %q", a)
+			}
+		case "tcp":
+			host, port, err := net.SplitHostPort(e.Address())
+			if err != nil || host == "" || host != e.Host() || port == "" || !utf8.ValidString(s) || strings.ToLower(s) != s {
+				t.Errorf("address %q, host %q: %v", e.Address(), e.Host(), err)
+			}
+			if ip := net.ParseIP(host); e.IsLocal() != (host == "localhost" || ip != nil && ip.IsLoopback()) {
+				t.Errorf("%q is local: %t", s, e.IsLocal())
+			}
+		default:
+			t.Errorf("network %q", e.Network())
+		}
+	})
+}
+
+func TestPatternAllowsOneSegmentPerStarAndAllBelowATrailingOne(t *testing.T) {
+	for _, test := range []struct {
+		pattern, endpoint string
+		want              bool
+	}{
+		{"unix:///csi/*", "unix:///csi/a.sock", true},
+		{"unix:///csi/*", "unix:///csi/ebs/deep/csi.sock", true},
+		{"unix:///csi/*", "unix:///csi", false},
+		{"unix:///csi/*", "unix:///csi2/csi.sock", false},
+		{"unix:///csi/*", "unix:///etc/csi/csi.sock", false},
+		{"unix:///*", "unix:///any/where", true},
+		{"unix:///csi/*/csi.sock", "unix:///csi/ebs/csi.sock", true},
+		{"unix:///csi/*/csi.sock", "unix:///csi/ebs/deep/csi.sock", false},
+		{"unix:///csi/*/csi.sock", "unix:///csi/csi.sock", false},
+		{"unix:///csi/e*s/csi.sock", "unix:///csi/es/csi.sock", true},
+		{"unix:///csi/e*s/csi.sock", "unix:///csi/efs/csi.sock", true},
+		{"unix:///csi/a*", "unix:///csi/ab", true},
+		{"unix:///csi/a*", "unix:///csi/ab/c", false},
+		{"unix:///csi/csi.sock", "unix:///csi/csi.sock", true},
+		{"unix:///csi/csi.sock", "unix:///csi/csiXsock", false},
+		{"unix:///csi/csi.sock", "unix:///csi/csi.sock2", false},
+		{"unix:///csi/[ab]", "unix:///csi/a", false},
+		{"tcp://*.storage.svc:9443", "tcp://ebs.storage.svc:9443", true},
+		{"tcp://*.storage.svc:9443", "tcp://a.b.storage.svc:9443", false},
+		{"tcp://*.storage.svc:9443", "tcp://storage.svc:9443", false},
+		{"tcp://*.storage.svc:9443", "tcp://ebs.storage.svc:9444", false},
+		{"tcp://*.storage.svc:9443", "tcp://ebs.storage.svc.evil:9443", false},
+		{"tcp://csi-*.svc:*", "tcp://csi-a.svc:1", true},
+		{"tcp://*:9443", "tcp://ebs:9443", true},
+		{"tcp://*:9443", "tcp://ebs.evil:9443", false},
+		{"tcp://10.0.0.*:9443", "tcp://10.0.0.7:9443", true},
+		{"tcp://10.0.0.*:9443", "tcp://10.0.1.7:9443", false},
+		{"tcp://[fd00::*]:9443", "tcp://[fd00::7]:9443", true},
+		{"tcp://[fd00::*]:9443", "tcp://[fd00::7:8]:9443", false},
+		{"tcp://*.storage.svc:9443", "unix:///ebs.storage.svc:9443", false},
+	} {
+		p := EndpointPattern(test.pattern)
+		if err := p.check(); err != nil {
+			t.Errorf("%s: %v", test.pattern, err)
+			continue
+		}
+		e, err := ParseEndpoint(test.endpoint)
+		if err != nil {
+			t.Errorf("%s: %v", test.endpoint, err)
+			continue
+		}
+		if got := p.Allows(e); got != test.want {
+			t.Errorf("%s allows %s: %v, want %v", test.pattern, test.endpoint, got, test.want)
+		}
+	}
+}
+
+func TestPatternThatCanAllowNothingIsAnError(t *testing.T) {
+	for _, s := range []string{"", "*", "unix:*", "unix://*", "/csi/*", "unix:///csi/../*", "unix:///csi//*", "unix:///csi/",
+		"tcp://", "tcp://*", "tcp://*.svc", "tcp://A.svc:*", "http://*", "tcp"} {
+		if EndpointPattern(s).check() == nil {
+			t.Errorf("%q is taken", s)
 		}
 	}
 }

@@ -98,20 +98,6 @@ func fileIn(t *testing.T, mode, path string) *registry.File {
 	return newFile(t, path, time.Hour)
 }
 
-func TestBadFileAtTheStartIsAnError(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "drivers.yaml")
-	for name, make := range map[string]func(){
-		"missing": func() {},
-		"empty":   func() { write(t, path, "") },
-		"invalid": func() { write(t, path, header+"drivers: {}\n") },
-	} {
-		make()
-		if f, err := registry.NewFile(path, registry.DefaultSettings()); err == nil || f != nil {
-			t.Errorf("%s: got %v, %v", name, f, err)
-		}
-	}
-}
-
 // logContext returns a context whose log can be read. Lines come one by one.
 func logContext(t *testing.T) (context.Context, <-chan string) {
 	lines := make(chan string, 1000)

@@ -4,11 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -62,45 +58,6 @@ func TestConfigurationIsFoundInManifests(t *testing.T) {
 				t.Errorf("the places differ (-want +got):\n%s\n%s", diff, test.manifest)
 			}
 		})
-	}
-}
-
-// Every mistake of testdata is reported for a ConfigMap too, at the lines of the manifest.
-func TestMistakesInAManifestAreAtTheLinesOfTheManifest(t *testing.T) {
-	const above = 6
-	numbers := regexp.MustCompile(`(^drivers\.yaml:|\bline )(\d+)`)
-	files, err := filepath.Glob("testdata/*.yaml")
-	check(t, err)
-	literal := 0
-	for _, path := range files {
-		data, err := os.ReadFile(path)
-		check(t, err)
-		golden, err := os.ReadFile(strings.TrimSuffix(path, ".yaml") + ".errors")
-		check(t, err)
-		want := strings.TrimSpace(string(golden))
-		lines := strings.Split(want, "\n")
-		for i, line := range lines {
-			lines[i] = numbers.ReplaceAllStringFunc(line, func(s string) string {
-				m := numbers.FindStringSubmatch(s)
-				n, _ := strconv.Atoi(m[2])
-				return m[1] + strconv.Itoa(n+above)
-			})
-		}
-		want = strings.Join(lines, "\n")
-		if strings.HasPrefix(want, "drivers.yaml: ") { // empty: the line of the key
-			want = fmt.Sprintf("drivers.yaml:%d: %s", above, strings.TrimPrefix(want, "drivers.yaml: "))
-		}
-		if strings.Contains(string(data), "\x00") {
-			continue // in a literal block, the manifest itself is invalid
-		}
-		_, err = registry.ParseManifest("drivers.yaml", []byte(configMap("drivers.yaml", string(data))))
-		literal++
-		if diff := cmp.Diff(want, err.Error()); diff != "" {
-			t.Errorf("%s as a block (-want +got):\n%s", path, diff)
-		}
-	}
-	if literal < 20 {
-		t.Errorf("only %d files were tried", literal)
 	}
 }
 
