@@ -69,27 +69,6 @@ func TestASidecarIsWaitedForAndGetsTheLeaseBack(t *testing.T) {
 	scaleAway()
 }
 
-func TestASidecarThatStandsBySucceedsAHubThatIsCutOff(t *testing.T) {
-	inVirtualTime(t, func(w *world) {
-		r := w.replica(alone)
-		r.hold("d")
-		term := r.term("d")
-		leads, stop := w.sidecar("d", "attacher-0", r.options)
-		r.cutOff()
-		<-leads
-		if !term.isLost() {
-			t.Error("the sidecar leads, and the term is not lost")
-		}
-		// Dead, the sidecar does not release; the hub takes the lease when it has expired.
-		stop()
-		w.steal("d", "attacher-0")
-		r.cut.Store(false)
-		if r.term("d").Continues() {
-			t.Error("a term after a sidecar's continues")
-		}
-	})
-}
-
 // What the hub writes is, field by field, what client-go's elector writes.
 func TestALeaseReadsAsIfAnElectorHadWrittenIt(t *testing.T) {
 	w := newWorld(t)

@@ -9,6 +9,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
 )
 
 var leaseD = Name{"ns", "d"}
@@ -36,37 +38,24 @@ func watching() (*observations, chan struct{}) {
 func isDue(o *observations) bool { return !time.Now().Before(o.get(leaseD).expires(15 * time.Second)) }
 
 func TestALeaseIsDueWhenItStoodForItsOwnDuration(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o, _ := watching()
-		o.saw(object(leaseD, 2, "x", 3))
-		for version := 3; version < 20; version++ { // renewed just in time
-			time.Sleep(3*time.Second - 1)
-			if isDue(o) {
-				t.Fatal("due before its duration is over")
+	for seconds, lasts := range map[int32]time.Duration{3: 3 * time.Second, 0: 15 * time.Second} { // one that does not say lasts as long as ours
+		synctest.Test(t, func(t *testing.T) {
+			o, _ := watching()
+			o.saw(object(leaseD, 2, "x", seconds))
+			for version := 3; version < 20; version++ { // renewed just in time
+				time.Sleep(lasts - 1)
+				if isDue(o) {
+					t.Fatal("due before its duration is over")
+				}
+				o.saw(object(leaseD, version, "x", seconds))
 			}
-			o.saw(object(leaseD, version, "x", 3))
-		}
-		o.list(Name{Namespace: "ns"}, []*coordinationv1.Lease{object(leaseD, 19, "x", 3)}, "30") // listed anew: that is no renewal
-		time.Sleep(3 * time.Second)
-		if !isDue(o) {
-			t.Error("not due after its duration")
-		}
-	})
-}
-
-func TestALeaseThatDoesNotSayLastsAsLongAsOurs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o, _ := watching()
-		o.saw(object(leaseD, 2, "x", 0))
-		time.Sleep(15*time.Second - time.Millisecond)
-		if isDue(o) {
-			t.Error("due too early")
-		}
-		time.Sleep(time.Millisecond)
-		if !isDue(o) {
-			t.Error("not due")
-		}
-	})
+			o.list(Name{Namespace: "ns"}, []*coordinationv1.Lease{object(leaseD, 19, "x", seconds)}, "30") // listed anew: that is no renewal
+			time.Sleep(lasts)
+			if !isDue(o) {
+				t.Error("not due after its duration")
+			}
+		})
+	}
 }
 
 func TestOldNewsIsIgnored(t *testing.T) {
@@ -179,12 +168,38 @@ func TestReplicasCountAsAliveAfterATimeInWhichNobodyCouldSeeThem(t *testing.T) {
 	})
 }
 
-func TestWhatIsGoneAndAskedForByNobodyIsForgotten(t *testing.T) {
-	o, _ := watching()
-	other := Name{"ns", "other"}
-	o.saw(object(other, 2, "x", 3))
-	o.sawDeleted(other, "3")
-	if len(o.byName) != 0 {
-		t.Errorf("kept: %v", o.byName)
-	}
+func TestAHolderThatDoesNotRenewIsNotTakenForAHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := New(Options{Kube: fake.NewClientset(), Identity: "hub-0", Namespace: "hub", Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 5 * time.Second})
+		must(t, err)
+		n, watched := Name{"kube-system", "l"}, Name{"kube-system", "l"}
+		written := func(version string) *coordinationv1.Lease {
+			return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: n.Namespace, Name: n.Name, ResourceVersion: version},
+				Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("sidecar"), LeaseDurationSeconds: ptr.To[int32](15)}}
+		}
+		expect := func(when string, expired, renews bool) {
+			t.Helper()
+			if h, ok := l.Holder(n); !ok || h.Expired != expired || h.Renews != renews {
+				t.Errorf("%s: holder %+v, want expired %t, renews %t", when, h, expired, renews)
+			}
+		}
+		// What was listed may be dead for long, or renewed in a second.
+		l.observations.list(watched, []*coordinationv1.Lease{written("1")}, "1")
+		expect("listed", false, false)
+		l.observations.watchUp(watched)
+		time.Sleep(14 * time.Second)
+		expect("not seen for long enough", false, false)
+		time.Sleep(time.Second)
+		expect("never renewed", true, false)
+		l.observations.saw(written("2"))
+		expect("renewed", false, true)
+		// Without a watch, renewals cannot be seen.
+		l.observations.watchDown(watched, nil)
+		time.Sleep(time.Hour)
+		expect("not watched", false, false)
+		l.observations.watchUp(watched)
+		expect("watched again", false, false)
+		time.Sleep(15 * time.Second)
+		expect("dead", true, false)
+	})
 }

@@ -112,23 +112,3 @@ func TestADriverIsHandedOverFromAReplicaThatCannotCallItToOneThatCan(t *testing.
 		}
 	})
 }
-
-func TestADriverThatCanBeCalledAgainIsTakenAtOnce(t *testing.T) {
-	for name, options := range map[string][]func(*Options){"shared": {long}, "alone": {long, alone}} {
-		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(w *world) {
-				r := w.replica(options...)
-				says := newAbility(Unreached)
-				r.holdWhile("d", says)
-				r.waitsFor("d", "no replica can call the driver")
-				says.set(Callable)
-				started := time.Now()
-				r.term("d")
-				t.Logf("taken after %v", time.Since(started))
-				if time.Since(started) > 20*time.Second {
-					t.Error("it waited for a lease duration")
-				}
-			})
-		})
-	}
-}

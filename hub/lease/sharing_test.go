@@ -2,7 +2,6 @@ package lease
 
 import (
 	"testing"
-	"time"
 )
 
 // settled waits until the replicas serve what is assigned to them, all of it, and returns how many drivers each serves.
@@ -67,35 +66,4 @@ func (r *replica) termsLost() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lost
-}
-
-func TestADriverStaysWithWhoTookItFromAnOwnerThatDidNot(t *testing.T) {
-	inVirtualTime(t, func(w *world) {
-		idle := w.start("idle", func(r *replica) { r.w = w.elsewhere() }) // it takes none of these leases
-		a := w.start("a")
-		time.Sleep(2 * time.Minute)
-		if loads(owners(w.drivers, a, idle))["idle"] == 0 {
-			t.Fatal("no driver is assigned to the idle replica")
-		}
-		if a.count() != len(w.drivers) || a.termsBegun() != len(w.drivers) {
-			t.Errorf("a serves %d drivers, and took %d", a.count(), a.termsBegun())
-		}
-		// A third replica comes: a hands over what is assigned to it, and nothing else.
-		c := w.start("c")
-		time.Sleep(2 * time.Minute)
-		moves := 0
-		for d, owner := range owners(w.drivers, a, idle, c) {
-			want := a
-			if owner == "c" {
-				want = c
-				moves++
-			}
-			if got := w.servers.of(d); got != want {
-				t.Errorf("%s is served by %s, want %s", d, got.options.Identity, want.options.Identity)
-			}
-		}
-		if moves == 0 || a.termsBegun() != len(w.drivers) || c.termsBegun() != moves {
-			t.Errorf("a has taken drivers %d times, want %d; c %d times, want %d", a.termsBegun(), len(w.drivers), c.termsBegun(), moves)
-		}
-	})
 }

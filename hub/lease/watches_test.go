@@ -3,6 +3,8 @@ package lease
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,6 +98,12 @@ func TestWhatAWatchHasSeenIsForgottenWithIt(t *testing.T) {
 	}
 	o.forget(ended)
 	o.forget(awaited)
+	gone := Name{"other", "gone"} // nobody asks for it
+	o.saw(object(gone, 2, "x", 3))
+	o.sawDeleted(gone, "3")
+	if _, kept := o.byName[gone]; kept {
+		t.Error("a Lease that is gone is remembered")
+	}
 	for n, want := range map[Name]bool{ended: false, awaited: true, other: true} {
 		if got := o.get(n).known; got != want {
 			t.Errorf("%v is known: %v, want %v", n, got, want)
@@ -104,4 +112,32 @@ func TestWhatAWatchHasSeenIsForgottenWithIt(t *testing.T) {
 	if o.watchOf(ended).up || o.watchOf(awaited).up || !o.watchOf(other).up {
 		t.Error("only the watch of the other Lease is up")
 	}
+}
+
+// elsewhere returns w with the leases of drivers in another namespace than the replicas.
+func (w *world) elsewhere() *world {
+	w.t.Helper()
+	other := *w
+	other.namespace, other.servers = w.makeNamespace(), newServers(w.t)
+	return &other
+}
+
+// A Role with resourceNames grants list and watch only for requests that select the name.
+func TestALeaseInAnotherNamespaceIsWatchedByItsNameAlone(t *testing.T) {
+	w := newWorld(t)
+	other := w.elsewhere()
+	others := "/namespaces/" + other.namespace + "/leases"
+	a := w.replica()
+	b := w.replicaThat(forbidding(func(r *http.Request) bool {
+		named := r.URL.Query().Get("fieldSelector") == "metadata.name="+other.lease("d").Name
+		// Without get too: nothing is polled, so what is seen comes from the watch.
+		return r.Method == http.MethodGet && strings.Contains(r.URL.Path, others) && !named
+	}))
+	a.w, b.w = other, other
+	a.hold("d")
+	a.term("d")
+	b.hold("d")
+	b.waitsFor("d", "held by "+a.options.Identity)
+	a.stop()
+	b.term("d")
 }

@@ -79,9 +79,6 @@ func inVirtualTime(t *testing.T, f func(w *world)) {
 
 func (w *world) makeNamespace() string {
 	w.t.Helper()
-	if w.plane == nil {
-		return "elsewhere"
-	}
 	ns, err := w.kube.CoreV1().Namespaces().Create(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "lease-"}}, metav1.CreateOptions{})
 	must(w.t, err)
 	return ns.Name
