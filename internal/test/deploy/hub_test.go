@@ -1,8 +1,10 @@
 package deploy_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -19,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -265,15 +269,35 @@ func TestHubNeedsEveryRightThatItIsGivenAndNoOther(t *testing.T) {
 	}
 }
 
-// The list by which the hub checks itself is the one that the manifests were made by.
-func TestManifestsGiveWhatTheHubChecks(t *testing.T) {
-	var needed []string
-	for _, r := range rights.Needed(featuresFor("csi.vsphere.vmware.com")) {
-		needed = append(needed, r.String())
+func newToken(d *deployed, namespace, account string) string {
+	d.t.Helper()
+	request, err := d.client.CoreV1().ServiceAccounts(namespace).CreateToken(d.ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		d.t.Fatal(err)
 	}
-	slices.Sort(needed)
-	// Right.String has a group behind the subresource, as RBAC has it in its own errors.
-	if diff := cmp.Diff(grantedIn(t, objectsOf(t, withProxies)), needed); diff != "" {
-		t.Errorf("what is granted, and what is checked (-granted +checked):\n%s", diff)
-	}
+	return request.Status.Token
+}
+
+// clientWith returns a client with a token.
+func (d *deployed) clientWith(token string) kubernetes.Interface {
+	d.t.Helper()
+	config := rest.AnonymousClientConfig(testbed.Shared(d.t).RESTConfig())
+	config.BearerToken, config.QPS = token, -1
+	return newClient(d.t, config)
+}
+
+// address waits until the hub serves, and returns the URL.
+func (d *deployed) address() (url string) {
+	d.t.Helper()
+	poll(d.ctx, d.t, "the hub serves HTTP", func() bool {
+		lines := bufio.NewScanner(bytes.NewReader(readFile(d.t, d.hub.LogPath())))
+		for lines.Scan() {
+			var line struct{ Msg, Address string }
+			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "Serving HTTP" {
+				url = "http://" + line.Address
+			}
+		}
+		return url != ""
+	})
+	return url
 }
