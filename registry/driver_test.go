@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"strings"
@@ -6,6 +6,8 @@ import (
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 func TestSanitizedNameIsThatOfCSIAttacher(t *testing.T) {
@@ -19,21 +21,21 @@ func TestSanitizedNameIsThatOfCSIAttacher(t *testing.T) {
 		"":                     "",
 		"invalid\xff\xfebytes": "invalid--bytes",
 	} {
-		if got := SanitizedName(name); got != want {
+		if got := registry.SanitizedName(name); got != want {
 			t.Errorf("SanitizedName(%q) = %q, want %q", name, got, want)
 		}
 	}
 }
 
 func TestLeaseIsWhatWasSaidAndCSIAttachersOtherwise(t *testing.T) {
-	config, err := Parse("f.yaml", []byte(head+`defaults: {lease: {namespace: storage}}
+	config, err := registry.Parse("f.yaml", []byte(header+`defaults: {lease: {namespace: storage}}
 drivers:
   - {name: a, endpoint: "unix:///a"}
   - {name: b, endpoint: "unix:///b", lease: {name: mine, namespace: other}}
   - {name: c, endpoint: "unix:///c", lease: {namespace: ""}}
   - {name: CSI.Example.com, endpoint: "unix:///d"}
 `))
-	must(t, err)
+	check(t, err)
 	for name, want := range map[string]string{
 		"a": "storage/external-attacher-leader-a", "b": "other/mine", "c": "external-attacher-leader-c",
 		"CSI.Example.com": "storage/external-attacher-leader-csi-example-com", // which csi-attacher cannot have
@@ -46,10 +48,10 @@ drivers:
 
 func TestBurstWithoutANumberIsTwoSeconds(t *testing.T) {
 	for _, test := range []struct {
-		kubeAPI KubeAPI
+		kubeAPI registry.KubeAPI
 		want    int
 	}{
-		{KubeAPI{QPS: 5, Burst: 3}, 3}, {KubeAPI{QPS: 5}, 10}, {KubeAPI{QPS: 0.1}, 1}, {KubeAPI{QPS: 0.6}, 2},
+		{registry.KubeAPI{QPS: 5, Burst: 3}, 3}, {registry.KubeAPI{QPS: 5}, 10}, {registry.KubeAPI{QPS: 0.1}, 1}, {registry.KubeAPI{QPS: 0.6}, 2},
 	} {
 		if got := test.kubeAPI.BurstOrDefault(); got != test.want {
 			t.Errorf("%+v: got %d, want %d", test.kubeAPI, got, test.want)
@@ -64,11 +66,11 @@ func FuzzDriverName(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		sanitized := SanitizedName(name)
-		if SanitizedName(sanitized) != sanitized {
-			t.Errorf("%q became %q, which becomes %q", name, sanitized, SanitizedName(sanitized))
+		sanitized := registry.SanitizedName(name)
+		if registry.SanitizedName(sanitized) != sanitized {
+			t.Errorf("%q became %q, which becomes %q", name, sanitized, registry.SanitizedName(sanitized))
 		}
-		if err := CheckName(name); err != nil {
+		if err := registry.CheckName(name); err != nil {
 			if strings.ContainsFunc(err.Error(), unicode.IsControl) || len(err.Error()) > 1000 {
 				t.Errorf("%q", err)
 			}
@@ -77,7 +79,7 @@ func FuzzDriverName(f *testing.F) {
 		if wrong := validation.IsQualifiedName("external-attacher/" + sanitized); wrong != nil {
 			t.Errorf("finalizer of %q: %v", name, wrong)
 		}
-		if wrong := validation.IsDNS1123Subdomain(LeaseName(name)); wrong != nil {
+		if wrong := validation.IsDNS1123Subdomain(registry.LeaseName(name)); wrong != nil {
 			t.Errorf("lease of %q: %v", name, wrong)
 		}
 	})

@@ -329,3 +329,55 @@ func TestReadWhileAConfigMapChangesRetiresNobody(t *testing.T) {
 	close(stop)
 	<-done
 }
+
+const (
+	observed = header + "defaults:\n  mode: observe\ndrivers: []\n"
+	driverX  = header + "drivers:\n- {name: x.example, endpoint: \"unix:///x\"}\n"
+	driverY  = header + "drivers:\n- {name: x.example, endpoint: \"unix:///x\", tmeout: 5s}\n"
+	nothing  = header + "drivers: []\n"
+)
+
+// A mistake in one file must neither end nor change the work for the drivers of the others.
+func TestMistakeInAFileOfAFolderChangesNoOtherDriver(t *testing.T) {
+	before := map[string]string{"00.yaml": observed, "a.yaml": driverX, "b.yaml": nothing}
+	for name, after := range map[string]map[string]string{
+		"the key defaults is misspelt":       {"00.yaml": header + "defalts:\n  mode: observe\ndrivers: []\n", "a.yaml": driverX, "b.yaml": nothing},
+		"defaults in a second document":      {"00.yaml": nothing + "---\n" + observed, "a.yaml": driverX, "b.yaml": nothing},
+		"defaults renamed to .yml":           {"00.yml": observed, "a.yaml": driverX, "b.yaml": nothing},
+		"defaults renamed with a mistake":    {"01.yaml": observed + "x: 1\n", "a.yaml": driverX, "b.yaml": nothing},
+		"the driver renamed to .yml":         {"00.yaml": observed, "a.yml": driverX, "b.yaml": nothing},
+		"the driver renamed with a mistake":  {"00.yaml": observed, "c.yaml": driverY, "b.yaml": nothing},
+		"the driver moved with a mistake":    {"00.yaml": observed, "a.yaml": nothing, "b.yaml": driverY},
+		"the file of another driver is lost": {"00.yaml": observed, "a.yaml": driverX, "b.yaml": "{"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFolder(t, before).open()
+			become := func(from, files map[string]string) {
+				for old := range from {
+					check(t, os.Remove(filepath.Join(f.path, old)))
+				}
+				f.write(files)
+				f.file.Read()
+				if d := f.file.Config().Drivers()["x.example"]; d.Mode != registry.ModeObserve || d.Endpoint != "unix:///x" {
+					t.Errorf("the driver is %+v", d)
+				}
+			}
+			last := f.file.Config().Drivers()
+			become(before, after)
+			found := []registry.Driver{object("x.example", "unix:///csi/x"), object("new.example", "unix:///csi/new")}
+			if served := registry.MergeAfter(f.file.Config(), found, last); served["x.example"].Endpoint != "unix:///x" || len(served) != 1 {
+				t.Errorf("with discovery: %+v", served)
+			}
+			become(after, before)
+		})
+	}
+}
+
+func TestSecretsOfADriverAreItsOwnWhileItIsNotServed(t *testing.T) {
+	f := newFolder(t, map[string]string{"a.yaml": header + "drivers:\n- {name: x.example, endpoint: \"unix:///x\", secrets: [team-x/*], tmeout: 3s}\n",
+		"b.yaml": driver("b.example", "/b")}).open()
+	served := registry.MergeAfter(f.file.Config(), nil, nil)
+	if err := served["b.example"].CheckSecret("team-x", "key"); err == nil || len(served) != 1 {
+		t.Errorf("served %v; another driver may name the Secret: %v", served, err)
+	}
+}

@@ -144,18 +144,7 @@ func TestSourceThatNeverSaysAnythingKeepsTheOthersFromBeingServedForALimitedTime
 	})
 }
 
-func TestSnapshotWithoutDriversIsOne(t *testing.T) {
-	onScripts(t, func(r *registryTest) {
-		r.file.say(driversFile())
-		r.expect("[]")
-		r.file.say(driversFile("f"))
-		r.expect("[f]")
-		r.file.say(driversFile())
-		r.expect("[]")
-	})
-}
-
-func TestLatestSnapshotWins(t *testing.T) {
+func TestTheLatestSnapshotThatDiffersIsSent(t *testing.T) {
 	onScripts(t, func(r *registryTest) {
 		for _, names := range [][]string{{"a"}, {"a", "b"}, {"c"}} {
 			r.file.say(driversFile(names...))
@@ -163,17 +152,18 @@ func TestLatestSnapshotWins(t *testing.T) {
 		}
 		r.expect("[c]")
 		r.expect("none")
-	})
-}
-
-func TestEqualSnapshotIsNotSentAgain(t *testing.T) {
-	onScripts(t, func(r *registryTest) {
+		r.file.say(driversFile()) // no drivers are a snapshot too
+		r.expect("[]")
 		r.file.say(driversFile("a") + onlyObjects)
 		r.objects.sets <- nil
 		r.expect("[a]")
 		r.file.say(driversFile("a") + onlyObjects)
 		r.objects.sets <- []registry.Driver{object("x", "not an endpoint")}
-		r.expect("none")
+		r.expect("none") // it is equal
+		r.file.say(driversFile("b"))
+		synctest.Wait()
+		r.stop() // while nobody takes it
+		r.expect("[b]")
 	})
 }
 
@@ -238,16 +228,5 @@ func TestConflictsAreLoggedWhenTheyCome(t *testing.T) {
 		if got := r.registry.Conflicts(); len(got) > 0 {
 			t.Errorf("the conflicts are %+v", got)
 		}
-	})
-}
-
-func TestRegistryEndsWhileNobodyTakesWhatItSends(t *testing.T) {
-	onScripts(t, func(r *registryTest) {
-		r.file.say(driversFile("a"))
-		synctest.Wait()
-		r.file.say(driversFile("b"))
-		synctest.Wait()
-		r.stop()
-		r.expect("[b]")
 	})
 }

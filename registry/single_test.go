@@ -63,21 +63,6 @@ func TestSingleDriverIsServedOnceItToldItsName(t *testing.T) {
 	})
 }
 
-func TestSingleDriverIsServedByARegistryThatLooksNowhereElse(t *testing.T) {
-	s := newSingle(t, "d.example.com")
-	r := registry.New(s, func(context.Context, func([]registry.Driver)) { t.Error("CSIDriver objects were looked for") })
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	for snapshot := range r.Updates() {
-		if _, ok := snapshot["d.example.com"]; ok {
-			break
-		}
-	}
-	cancel()
-	check(t, <-ended)
-}
-
 func TestSingleDriverThatNeverAnswersHoldsUpNothingAndSaysSoNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines := 0
