@@ -221,16 +221,3 @@ func TestQueriesThatMeanNothingAreErrors(t *testing.T) {
 		}
 	}
 }
-
-func TestLanesAreFoundByTheirOperation(t *testing.T) {
-	d := Driver{Lanes: []Lane{{Operation: Attach, Stuck: 2, Queued: 1}, {Operation: Detach, Stuck: 3}}}
-	if got := d.Lane(Attach); got.Queued != 1 {
-		t.Errorf("got %+v", got)
-	}
-	if got := d.Lane(Drift); !cmp.Equal(got, Lane{Operation: Drift}, cmpopts.EquateEmpty()) {
-		t.Errorf("got %+v", got)
-	}
-	if d.Stuck() != 5 {
-		t.Errorf("%d are stuck, want 5", d.Stuck())
-	}
-}

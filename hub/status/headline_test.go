@@ -3,8 +3,6 @@ package status
 import (
 	"testing"
 	"time"
-
-	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 func TestHeadlineSaysWhatMattersMostFirst(t *testing.T) {
@@ -56,18 +54,5 @@ func TestVolumeWhoseDriverCannotBeCalledNeedsAttentionAtOnce(t *testing.T) {
 		if got := HealthOfAttachment(DiagnosisInput{Attachment: a, Driver: &Driver{State: state}, Now: now}).State; got != want {
 			t.Errorf("%s: got %s, want %s", state, got, want)
 		}
-	}
-}
-
-func TestVolumesAreOneGroupOnlyIfItsTextIsTrueForAll(t *testing.T) {
-	heldBy := func(name, finalizer string) Attachment {
-		a := Attachment{Name: name, Driver: "d", Node: "n", PersistentVolume: "pv-" + name, State: Waiting, Operation: Detach}
-		a.Fault = a.says(diagnosis.FinalizerOfAnother, "held by a foreign finalizer")
-		a.Fault.Detail = finalizer
-		a.Health = HealthOfAttachment(DiagnosisInput{Attachment: a})
-		return a
-	}
-	if groups := Groups([]Attachment{heldBy("csi-1", "x"), heldBy("csi-2", "x"), heldBy("csi-3", "y")}); len(groups) != 2 || len(groups[0]) != 2 {
-		t.Errorf("got %+v", groups)
 	}
 }

@@ -53,6 +53,16 @@ func TestEqualFailuresAreOneRow(t *testing.T) {
 	if want := "va-1×3+2 va-3×1+0 va-4×1+0 va-5×1+0"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
+	heldBy := func(name, finalizer string) Attachment {
+		a := Attachment{Name: name, Driver: "d", Node: "n", PersistentVolume: "pv-" + name, State: Waiting, Operation: Detach}
+		a.Fault = a.says(diagnosis.FinalizerOfAnother, "held by a foreign finalizer")
+		a.Fault.Detail = finalizer
+		a.Health = HealthOfAttachment(DiagnosisInput{Attachment: a})
+		return a
+	}
+	if groups := Groups([]Attachment{heldBy("csi-1", "x"), heldBy("csi-2", "x"), heldBy("csi-3", "y")}); len(groups) != 2 || len(groups[0]) != 2 {
+		t.Errorf("got %+v, want that the text of a group is true for all", groups)
+	}
 	h := newHub(0, 0)
 	h.setDriver(troubled.full, func(d *Driver) {
 		d.Failures = append(d.Failures, Failure{VolumeAttachment: "gone", Text: "array busy"})

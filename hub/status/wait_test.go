@@ -1,10 +1,7 @@
 package status
 
 import (
-	"encoding/json"
-	"reflect"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -36,24 +33,6 @@ func TestEveryWaitHasItsText(t *testing.T) {
 	for _, kind := range []WaitKind{WaitForDetach, WaitForDanglingDetach, WaitForVolume, WaitForNode, WaitForWorker, WaitForDriver, WaitForConfiguration} {
 		if !slices.Contains(kinds, kind) {
 			t.Errorf("this test does not know the kind %q", kind)
-		}
-	}
-}
-
-func TestWaitIsTheSameBeyondTheAPI(t *testing.T) {
-	for _, tt := range waits {
-		a := Attachment{Name: "csi-1"}
-		a.Waiting = tt.wait
-		sent, err := json.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got Attachment
-		if err := json.Unmarshal(sent, &got); err != nil || !reflect.DeepEqual(got, a) {
-			t.Errorf("%+v came as %+v, %v", a, got, err)
-		}
-		if there := strings.Contains(string(sent), `"wait`); there != (tt.text != "") {
-			t.Errorf("waits for %q: %s", tt.text, sent)
 		}
 	}
 }
