@@ -42,13 +42,6 @@ func (s *servers) lost(driver string, r *replica) {
 	}
 }
 
-// of returns which replica serves a driver, nil if none does.
-func (s *servers) of(driver string) *replica {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.by[driver]
-}
-
 // longestGap returns the longest time for which a driver had no server since the last call.
 func (s *servers) longestGap() time.Duration {
 	s.mu.Lock()

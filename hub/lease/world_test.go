@@ -382,12 +382,6 @@ func (r *replica) waitsFor(driver, text string) {
 	})
 }
 
-func (r *replica) count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.serving)
-}
-
 func (w *world) lease(driver string) Name { return Name{w.namespace, registry.LeaseName(driver)} }
 
 // get reads the lease from the API server.

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -80,52 +82,24 @@ func (r *recorder) note(answer *http.Response) {
 	r.changed = make(chan struct{})
 }
 
+var requests = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
 // rightOf says what a request to the API needs, in the words of rights.Right. "" is for
 // what everybody may do.
 func rightOf(r *http.Request) string {
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	group := ""
-	switch {
-	case len(parts) > 2 && parts[0] == "api":
-		parts = parts[2:]
-	case len(parts) > 3 && parts[0] == "apis":
-		group, parts = "."+parts[1], parts[3:]
-	default:
+	info, err := requests.NewRequestInfo(r)
+	if err != nil || !info.IsResourceRequest || info.Resource == "selfsubjectaccessreviews" {
 		return ""
 	}
-	if group == ".authorization.k8s.io" && parts[0] == "selfsubjectaccessreviews" {
-		return ""
-	}
-	namespace := ""
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		namespace, parts = " in namespace "+parts[1], parts[2:]
-	}
-	verb := strings.ToLower(r.Method)
-	switch r.Method {
-	case http.MethodPost:
-		verb = "create"
-	case http.MethodPut:
-		verb = "update"
-	case http.MethodGet:
-		if r.URL.Query().Get("watch") != "" {
-			verb = "watch"
-		} else if len(parts) == 1 {
-			verb = "list"
-		}
-	}
-	resource, name := parts[0], ""
-	if len(parts) > 2 {
-		resource += "/" + parts[2]
+	resource, name := info.Resource, ""
+	if info.Subresource != "" {
+		resource += "/" + info.Subresource
 	}
 	// Rights on Secrets and on the leases of drivers are by name.
-	if resource == "secrets" || resource == "leases" && namespace != " in namespace csi-attach-hub" {
-		if len(parts) > 1 {
-			name = "/" + parts[1]
-		} else if selected, ok := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name="); ok {
-			name = "/" + selected
-		}
+	if resource == "secrets" || resource == "leases" && info.Namespace != "csi-attach-hub" {
+		name = info.Name
 	}
-	return verb + " " + resource + group + name + namespace
+	return inWords(info.Verb, info.APIGroup, resource, name, info.Namespace)
 }
 
 // wait blocks until it holds of what was used and what was refused.
