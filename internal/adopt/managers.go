@@ -13,8 +13,8 @@ import (
 
 // operators are programs that make a csi-attacher and restore it, each with its setting for the image of csi-attacher.
 var operators = []struct{ workload, owner, setting string }{ // part of the operator's name, kind of the object that it reads
-	{"rook-ceph-operator", "", "ROOK_CSI_ATTACHER_IMAGE in the ConfigMap rook-ceph-operator-config"},
-	{"ceph-csi-operator", "Driver of csi.ceph.io", "the key attacher of the ConfigMap that imageSet of the Driver or OperatorConfig names"},
+	{"rook-ceph-operator", "", "ROOK_CSI_ATTACHER_IMAGE in the ConfigMap rook-ceph-operator-config (Rook without this setting: attacher in the ConfigMap rook-csi-operator-image-set-configmap)"},
+	{"ceph-csi-operator", "Driver of csi.ceph.io", "the key attacher of the ConfigMap that imageSet of the Driver or OperatorConfig names (if Rook writes that: ROOK_CSI_ATTACHER_IMAGE in rook-ceph-operator-config)"},
 	{"trident-operator", "TridentOrchestrator of trident.netapp.io", "the variable TRIDENT_CSI_SIDECAR_ATTACHER_IMAGE of the Deployment trident-operator"},
 	{"ibm-block-csi-operator", "IBMBlockCSI of csi.ibm.com", "csi-attacher in spec.sidecars of the IBMBlockCSI"},
 	{"piraeus-operator", "LinstorCluster of piraeus.io", "csi-attacher of 0_sig_storage_images.yaml in the ConfigMap piraeus-operator-image-config"},
