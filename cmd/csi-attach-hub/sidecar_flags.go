@@ -39,16 +39,13 @@ func sidecarFlags(args []string) (adopt.Flags, error) {
 	}
 	f := adopt.Flags{
 		Address: hub.socket, Kubeconfig: hub.kubeconfig, LockType: *lockType, Unknown: unknown,
-		LeaderElection: set.Changed("leader-election") && hub.leases.Enabled, LeaseNamespace: hub.leases.Namespace,
+		LeaderElection: set.Changed("leader-election") && hub.leases.Enabled, LeaseNamespace: hub.leases.Namespace, LeaseDuration: hub.leases.Duration,
 	}
 	if reasons := validation.IsDNS1123Label(f.LeaseNamespace); f.LeaseNamespace != "" && len(reasons) > 0 && !strings.Contains(f.LeaseNamespace, "$(") {
 		problems = append(problems, fmt.Errorf("--leader-election-namespace: %q is not a valid namespace: %s", f.LeaseNamespace, strings.Join(reasons, "; ")))
 	}
 	if slices.ContainsFunc(endpointFlags, set.Changed) {
 		f.Other = append(f.Other, "--http-endpoint="+hub.endpoint+": its metrics end with csi-attacher, and so does the probe of /healthz/leader-election. Scrape the hub, and remove what leads there (Service, ServiceMonitor, kube-rbac-proxy)")
-	}
-	if set.Changed("leader-election-lease-duration") {
-		f.LeaseDuration = hub.leases.Duration
 	}
 	byDefault := map[string]bool{}
 	for _, d := range csiAttacherDefaults {

@@ -125,7 +125,7 @@ func TestFlagsOfASidecarThatDecideHowItMoves(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	none, err := sidecarFlags(nil)
-	if err != nil || none.LeaderElection || len(none.Other) > 0 || none.LeaseDuration != 0 {
+	if err != nil || none.LeaderElection || len(none.Other) > 0 || none.LeaseDuration.Seconds() != 15 {
 		t.Errorf("%+v, %v; want csi-attacher's defaults", none, err)
 	}
 }

@@ -24,7 +24,7 @@ type Flags struct {
 	Address        string        // --csi-address; "" if not given
 	LeaderElection bool          // --leader-election
 	LeaseNamespace string        // --leader-election-namespace; "" if not given
-	LeaseDuration  time.Duration // --leader-election-lease-duration; 0 if not given
+	LeaseDuration  time.Duration // --leader-election-lease-duration, or its default
 	LockType       string        // --leader-election-type of csi-attacher before 2.0; "" if not given
 	Kubeconfig     string        // --kubeconfig; "" if not given
 	Other          []string      // flags that no setting replaces, each with the reason

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -163,6 +164,16 @@ func TestImagesAreReplacedAfterCsiAttacherWithoutLeaderElectionHasEnded(t *testi
 		if readme := readmeOf(t, text, Options{Mode: ModeDropIn}); strings.Contains(readme, " scale ") {
 			t.Errorf("%s: %s", name, readme)
 		}
+	}
+}
+
+func TestStepsOfSeveralCsiAttachersFollowTheSlowest(t *testing.T) {
+	first := onlyPlan(t, manifest, Options{Mode: ModeDropIn})
+	second := first
+	second.Flags.LeaderElection, second.Flags.LeaseDuration = false, time.Minute
+	f := folder{Plan: first, Plans: []Plan{first, second, first}}
+	if wait := f.LeaseWait(); !f.Overlaps() || wait != "1m" {
+		t.Errorf("the Pods may overlap: %t; the Leases last %s", !f.Overlaps(), wait)
 	}
 }
 

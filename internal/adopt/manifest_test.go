@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -93,7 +94,7 @@ func onlyPlan(t *testing.T, text string, o Options) Plan {
 
 // plainFlags reads the flags of csi-attacher that patches depend on. Its command reads all.
 func plainFlags(args []string) (Flags, error) {
-	var f Flags
+	f := Flags{LeaseDuration: 15 * time.Second}
 	for i := 0; i < len(args); i++ {
 		name, value, hasValue := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
 		if !hasValue && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -89,9 +88,7 @@ func (p Plan) LeaseNamespace() string { return cmp.Or(p.Flags.LeaseNamespace, p.
 func (p Plan) LeaseName() string { return registry.LeaseName(p.Driver) }
 
 // LeaseWait returns how long the hub waits for the Lease of a csi-attacher that has ended.
-func (p Plan) LeaseWait() string {
-	return registry.FormatDuration(cmp.Or(p.Flags.LeaseDuration, 15*time.Second))
-}
+func (p Plan) LeaseWait() string { return registry.FormatDuration(p.Flags.LeaseDuration) }
 
 // WithoutLease reports whether only the order of the steps keeps csi-attacher apart from the hub.
 func (p Plan) WithoutLease() bool { return p.Proxy() && !p.Flags.LeaderElection }
