@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
@@ -402,12 +403,10 @@ func TestTimeOfAListingIsThatOfItsOwnPages(t *testing.T) {
 // pipeSession connects to a server in memory, which works in a bubble.
 func pipeSession(t *testing.T, server *grpc.Server) *Session {
 	t.Helper()
-	ours, theirs := net.Pipe()
+	listener := bufconn.Listen(1 << 20)
 	conn, err := grpc.NewClient("passthrough:///pipe", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return ours, nil }))
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
 	must(t, err)
-	listener := &pipeListener{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
-	listener.conns <- theirs
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -417,25 +416,3 @@ func pipeSession(t *testing.T, server *grpc.Server) *Session {
 	})
 	return &Session{conn: conn}
 }
-
-// pipeListener accepts the one connection that it was given.
-type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case conn := <-l.conns:
-		return conn, nil
-	case <-l.closed:
-		return nil, errors.New("closed")
-	}
-}
-
-func (l *pipeListener) Close() error {
-	close(l.closed)
-	return nil
-}
-
-func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }

@@ -104,72 +104,52 @@ func TestDriverIsReachedOverTCP(t *testing.T) {
 // What a wrong set-up tells the operator. Nothing is sent to the driver in any case.
 func TestRefusedTLSSaysWhichSideHasToChangeWhat(t *testing.T) {
 	past := time.Now().Add(-time.Minute)
-	for _, test := range []struct {
-		name  string
-		setUp func(t *testing.T, p *parties) *tls.Config // of the server; nil for plain text
-		want  func(p *parties) []string
+	server := func(c *tls.Config, by *certtest.Authority, r certtest.Request) {
+		c.Certificates = []tls.Certificate{by.Issue(r).TLS()}
+	}
+	for name, test := range map[string]struct {
+		spoil func(p *parties, c *tls.Config) // the hub's files, and the server's side
+		want  []string                        // CA, CERT and KEY are the hub's files
 	}{
-		{"the driver's certificate comes from another authority", func(t *testing.T, p *parties) *tls.Config {
-			config := p.serverTLS()
-			config.Certificates = []tls.Certificate{p.hubCA.Issue(certtest.Request{Names: []string{serverName}}).TLS()}
-			return config
-		}, func(p *parties) []string {
-			return []string{`issued by "CN=hub CA"`, "is signed by no CA in " + p.files.CAFile}
-		}},
-		{"the driver has another name", func(t *testing.T, p *parties) *tls.Config {
-			config := p.serverTLS()
-			config.Certificates = []tls.Certificate{p.driverCA.Issue(certtest.Request{Names: []string{"other.svc", "10.1.2.3"}}).TLS()}
-			return config
-		}, func(*parties) []string {
-			return []string{`not for serverName "driver.storage.svc"`, "valid for other.svc"}
-		}},
-		{"the driver's certificate has expired", func(t *testing.T, p *parties) *tls.Config {
-			config := p.serverTLS()
-			config.Certificates = []tls.Certificate{p.driverCA.Issue(certtest.Request{Names: []string{serverName}, To: past}).TLS()}
-			return config
-		}, func(*parties) []string {
-			return []string{"the certificate of the server has expired", "is after " + past.UTC().Format("2006-01-02T15:04:")}
-		}},
-		{"our certificate has expired", func(t *testing.T, p *parties) *tls.Config {
-			p.write(t, p.driverCA, p.hubCA.Issue(certtest.Request{To: past}))
-			return p.serverTLS()
-		}, func(p *parties) []string {
-			return []string{"TLS files of this side", "the certificate in " + p.files.CertFile + " expired at"}
-		}},
-		{"our certificate comes from another authority", func(t *testing.T, p *parties) *tls.Config {
-			p.write(t, p.driverCA, p.driverCA.Issue(certtest.Request{}))
-			return p.serverTLS()
-		}, func(p *parties) []string {
-			return []string{"the server refuses the client certificate in " + p.files.CertFile, "does not know the CA", "--client-ca of the proxy"}
-		}},
-		{"our certificate is not to the driver's taste", func(t *testing.T, p *parties) *tls.Config {
-			config := p.serverTLS()
-			config.VerifyConnection = func(tls.ConnectionState) error { return errors.New("not this one") }
-			return config
-		}, func(p *parties) []string {
-			return []string{"the server refuses the client certificate in " + p.files.CertFile, "--allow-san and --client-ca of the proxy", "bad certificate"}
-		}},
-		{"a key that belongs to another certificate", func(t *testing.T, p *parties) *tls.Config {
+		"the driver's certificate comes from another authority": {func(p *parties, c *tls.Config) { server(c, p.hubCA, certtest.Request{Names: []string{serverName}}) },
+			[]string{`issued by "CN=hub CA"`, "is signed by no CA in CA"}},
+		"the driver has another name": {func(p *parties, c *tls.Config) {
+			server(c, p.driverCA, certtest.Request{Names: []string{"other.svc", "10.1.2.3"}})
+		},
+			[]string{`not for serverName "driver.storage.svc"`, "valid for other.svc"}},
+		"the driver's certificate has expired": {func(p *parties, c *tls.Config) {
+			server(c, p.driverCA, certtest.Request{Names: []string{serverName}, To: past})
+		},
+			[]string{"the certificate of the server has expired", "is after " + past.UTC().Format("2006-01-02T15:04:")}},
+		"our certificate has expired": {func(p *parties, _ *tls.Config) { p.write(t, p.driverCA, p.hubCA.Issue(certtest.Request{To: past})) },
+			[]string{"TLS files of this side", "the certificate in CERT expired at"}},
+		"our certificate comes from another authority": {func(p *parties, _ *tls.Config) { p.write(t, p.driverCA, p.driverCA.Issue(certtest.Request{})) },
+			[]string{"the server refuses the client certificate in CERT", "does not know the CA", "--client-ca of the proxy"}},
+		"our certificate is not to the driver's taste": {func(_ *parties, c *tls.Config) {
+			c.VerifyConnection = func(tls.ConnectionState) error { return errors.New("not this one") }
+		}, []string{"the server refuses the client certificate in CERT", "--allow-san and --client-ca of the proxy", "bad certificate"}},
+		"a key that belongs to another certificate": {func(p *parties, _ *tls.Config) {
 			certtest.WriteFile(t, p.files.KeyFile, p.hubCA.Issue(certtest.Request{}).KeyPEM)
-			return p.serverTLS()
-		}, func(p *parties) []string { return []string{p.files.KeyFile, "private key does not match"} }},
-		{"plain text where TLS is expected", func(*testing.T, *parties) *tls.Config { return nil },
-			func(*parties) []string { return []string{"speaks plain text and no TLS"} }},
-		{"nothing newer than TLS 1.2", func(_ *testing.T, p *parties) *tls.Config {
-			config := p.serverTLS()
-			config.MaxVersion = tls.VersionTLS12
-			return config
-		}, func(*parties) []string { return []string{"the server does not speak TLS 1.3"} }},
+		}, []string{"KEY", "private key does not match"}},
+		"plain text where TLS is expected": {nil, []string{"speaks plain text and no TLS"}},
+		"nothing newer than TLS 1.2":       {func(_ *parties, c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, []string{"the server does not speak TLS 1.3"}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			p := newParties(t)
-			d := startTCPDriver(t, test.setUp(t, p))
+			config := p.serverTLS()
+			if test.spoil == nil {
+				config = nil
+			} else {
+				test.spoil(p, config)
+			}
+			d := startTCPDriver(t, config)
 			_, err := Connect(testContext(t), secured(d.endpoint, p.files), nil)
 			if err == nil {
 				t.Fatal("connected")
 			}
 			_, _, refused := Certificates(testContext(t), secured(d.endpoint, p.files))
-			for _, want := range test.want(p) {
+			for _, want := range test.want {
+				want = strings.NewReplacer("in CA", "in "+p.files.CAFile, "CERT", p.files.CertFile, "KEY", p.files.KeyFile).Replace(want)
 				if !strings.Contains(err.Error(), want) || refused == nil || !strings.Contains(refused.Error(), want) {
 					t.Errorf("%q or %q does not say %q", err, refused, want)
 				}

@@ -313,7 +313,6 @@ func TestExplainGivesTheReasonsOfADriversHealth(t *testing.T) {
 			d.Lanes = []status.Lane{{Operation: status.Attach, Stuck: 1, StuckSince: time.Now().Add(-time.Hour), Delayed: 2, Failing: 2, FailingSince: time.Now().Add(-time.Hour), OldestSince: time.Now().Add(-time.Hour)}}
 			d.Failures = []status.Failure{{Text: "array busy"}}
 		},
-		"paused":                               func(d *status.Driver) { d.Mode, d.State = "paused", "Paused" },
 		"observed, and nobody holds the lease": func(d *status.Driver) { d.Mode, d.Lease.Mine, d.Lease.Holder = "observe", false, "" },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -276,7 +276,6 @@ var states = []state{
 	{"claim lost, volume attached", all(attached, func(w *world) { w.claim.Status.Phase = corev1.ClaimLost }), isAttached,
 		but(byPVC, "attention: ClaimNotBound PersistentVolumeClaim default/data", byPod, "attention: ClaimNotBound PersistentVolumeClaim default/data"), ""},
 	{"no claim, volume attached", all(attached, withoutClaim), isAttached, but(byPVC, notThere, byPod, notThere), ""},
-	{"no claim, failing", all(failing, withoutClaim), "waiting: BackendError driver csi.example.com", but(byPVC, notThere, byPod, notThere), ""},
 	{"no claim, nobody wants it", all(idle, withoutClaim), "notNeeded: NotWanted PersistentVolume pv-1", withoutVA(byPVC, notThere, byPod, notThere), ""},
 	{"claim made anew, volume of the one before", all(notAsked, func(w *world) { w.claim.UID, w.claim.Status.Phase = "another", corev1.ClaimLost }),
 		"waiting: ClaimNotBound PersistentVolumeClaim default/data", withoutVA(), ""},
@@ -289,7 +288,6 @@ var states = []state{
 	// The PersistentVolume.
 	{"PersistentVolume missing", pvGone, "waiting: VolumeMissing PersistentVolume pv-1", nil, ""},
 	{"PersistentVolume missing, and the last try says so", all(fails(`persistentvolume "pv-1" not found`), pvGone), "waiting: VolumeMissing PersistentVolume pv-1", nil, ""},
-	{"PersistentVolume missing, driver not configured", func(w *world) { pvGone(w); w.served, w.seen = nil, nil }, "waiting: VolumeMissing PersistentVolume pv-1", nil, ""},
 	{"no hub, PersistentVolume missing, volume attached", all(noHub, attached, pvGone), "attention: VolumeMissing PersistentVolume pv-1", nil, "connection refused"},
 	{"no hub, PersistentVolume being deleted, volume attached", all(noHub, attached, pvDeleted), "attention: VolumeBeingDeleted PersistentVolume pv-1", nil, "connection refused"},
 	{"PersistentVolume and handle missing, being detached", all(leaving, pvGone, func(w *world) { delete(w.va.Annotations, attach.AnnotationVolumeHandle) }),
@@ -341,9 +339,6 @@ var states = []state{
 	{"no hub, lease free", all(noHub, held("", time.Hour)), "waiting: LeaseFree Lease storage/" + leaseName, nil, "connection refused"},
 	{"no hub, lease expired", all(noHub, held(identity, time.Hour)), "waiting: LeaseExpired Lease storage/" + leaseName, nil, "connection refused"},
 	{"no hub, volume attached", all(noHub, attached), isAttached, nil, "connection refused"},
-	{"no hub, node without CSI", all(noHub, func(w *world) { w.csiNode = nil }), "waiting: NodeWithoutCSI CSINode node-1", nil, "connection refused"},
-	{"no hub, lease missing, failing", all(noHub, failing, func(w *world) { w.lease = nil }), "waiting: BackendError driver csi.example.com", nil, "connection refused"},
-	{"no hub, could not be called", all(noHub, fails("the driver is not connected: dial refused")), "waiting: CannotConnect driver csi.example.com", nil, "connection refused"},
 	{"no hub, failing", all(noHub, failing), "waiting: BackendError driver csi.example.com", nil, "connection refused"},
 	{"no hub, not asked for yet", all(noHub, notAsked), "waiting: NotAskedYet PersistentVolume pv-1", withoutVA(), "connection refused"},
 	{"the replica that works for the driver does not answer", func(w *world) { w.seenErr = errNoHub }, "waiting: NoReasonKnown VolumeAttachment csi-1", nil, "connection refused"},
@@ -374,20 +369,13 @@ var states = []state{
 
 	// What may not be read.
 	{"claims forbidden, volume attached", all(attached, forbid("persistentvolumeclaims")), isAttached, but(byPVC, refused, byPod, isUnknown), "persistentvolumeclaims is forbidden"},
-	{"claims forbidden, failing", all(failing, forbid("persistentvolumeclaims")), "waiting: BackendError driver csi.example.com",
-		but(byPVC, refused, byPod, isUnknown), "persistentvolumeclaims is forbidden"},
 	{"claims forbidden, not asked for yet", all(notAsked, forbid("persistentvolumeclaims")), "waiting: NotAskedYet PersistentVolume pv-1",
 		withoutVA(byPVC, refused, byPod, isUnknown), "persistentvolumeclaims is forbidden"},
 	{"Pods forbidden, volume attached", all(attached, forbid("pods")), isAttached, but(byPod, refused), "pods is forbidden"},
-	{"Pods forbidden, failing", all(failing, forbid("pods")), "waiting: BackendError driver csi.example.com", but(byPod, refused), "pods is forbidden"},
 	{"Pods forbidden, not asked for yet", all(notAsked, forbid("pods")), isUnknown, withoutVA(byPod, refused), "pods is forbidden"},
-	{"Pods forbidden, claim missing", all(notAsked, forbid("pods"), func(w *world) { w.claim = nil }), "waiting: ClaimMissing PersistentVolumeClaim default/data",
-		withoutVA(byPVC, notThere, byPod, refused), "pods is forbidden"},
 	{"list of Pods forbidden, not asked for yet", all(notAsked, forbid("list pods")), isUnknown,
 		withoutVA(byPod, "waiting: NotAskedYet PersistentVolume pv-1"), "pods is forbidden"},
 	{"PersistentVolumes forbidden, volume attached", all(attached, forbid("persistentvolumes")), isAttached, but(byPV, refused), "persistentvolumes is forbidden"},
-	{"PersistentVolumes forbidden, failing", all(failing, forbid("persistentvolumes")), "waiting: BackendError driver csi.example.com",
-		but(byPV, refused), "persistentvolumes is forbidden"},
 	{"PersistentVolumes forbidden, being detached", all(leaving, forbid("persistentvolumes"), func(w *world) { delete(w.va.Annotations, attach.AnnotationVolumeHandle) }),
 		"waiting: BeingDetached VolumeAttachment csi-1", but(byPV, refused), "persistentvolumes is forbidden"},
 	{"PersistentVolumes forbidden, secret forbidden to the attacher", all(forbid("persistentvolumes"), func(w *world) {
@@ -396,7 +384,6 @@ var states = []state{
 	{"PersistentVolumes forbidden, not asked for yet", all(notAsked, forbid("persistentvolumes")), isUnknown, withoutVA(byPV, refused), "persistentvolumes is forbidden"},
 	{"VolumeAttachments forbidden", all(attached, forbid("volumeattachments")), isUnknown, but(byVA, refused), "volumeattachments is forbidden"},
 	{"list of VolumeAttachments forbidden, volume attached", all(attached, forbid("list volumeattachments")), isUnknown, but(byVA, isAttached), "volumeattachments is forbidden"},
-	{"nodes forbidden, volume attached", all(attached, forbid("nodes")), isAttached, nil, "nodes is forbidden"},
 	{"nodes forbidden, node without CSI", all(forbid("nodes"), func(w *world) { w.csiNode, w.node = nil, nil }), "waiting: NodeWithoutCSI CSINode node-1", nil, "nodes is forbidden"},
 	{"nodes forbidden, not asked for yet", all(notAsked, forbid("nodes")), "waiting: NotAskedYet PersistentVolume pv-1", withoutVA(), "nodes is forbidden"},
 	{"CSINodes forbidden", forbid("csinodes"), "waiting: NoReasonKnown VolumeAttachment csi-1", nil, "csinodes is forbidden"},
@@ -404,8 +391,6 @@ var states = []state{
 	{"CSIDrivers forbidden, not asked for yet", all(notAsked, forbid("csidrivers")), isUnknown, withoutVA(), "csidrivers is forbidden"},
 	{"leases forbidden", forbid("leases"), "waiting: NoReasonKnown VolumeAttachment csi-1", nil, "leases is forbidden"},
 	{"leases forbidden, no hub", all(noHub, forbid("leases")), "waiting: NoReasonKnown VolumeAttachment csi-1", nil, "leases is forbidden|connection refused"},
-	{"leases forbidden, driver not configured, failing", all(failing, forbid("leases"), func(w *world) { w.served = nil }),
-		"waiting: BackendError driver csi.example.com", nil, "leases is forbidden"},
 }
 
 // needsSecret has the volume need a Secret that is not there.
