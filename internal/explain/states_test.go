@@ -339,6 +339,7 @@ var states = []state{
 	{"no hub, lease free", all(noHub, held("", time.Hour)), "waiting: LeaseFree Lease storage/" + leaseName, nil, "connection refused"},
 	{"no hub, lease expired", all(noHub, held(identity, time.Hour)), "waiting: LeaseExpired Lease storage/" + leaseName, nil, "connection refused"},
 	{"no hub, volume attached", all(noHub, attached), isAttached, nil, "connection refused"},
+	{"no hub, could not be called", all(noHub, fails("the driver is not connected: dial refused")), "waiting: CannotConnect driver csi.example.com", nil, "connection refused"},
 	{"no hub, failing", all(noHub, failing), "waiting: BackendError driver csi.example.com", nil, "connection refused"},
 	{"no hub, not asked for yet", all(noHub, notAsked), "waiting: NotAskedYet PersistentVolume pv-1", withoutVA(), "connection refused"},
 	{"the replica that works for the driver does not answer", func(w *world) { w.seenErr = errNoHub }, "waiting: NoReasonKnown VolumeAttachment csi-1", nil, "connection refused"},
