@@ -23,13 +23,14 @@
 //	hub/reconcile  the way of a VolumeAttachment; what no event leads to (below)
 //	hub/queue      what may start now: volume, lane, node, backoff
 //	hub/volume     what is believed of each volume, and what comes next
-//	hub/attach     decisions, patches, the Writer and the calls of one VolumeAttachment; errors; redaction
+//	hub/attach     decisions, patches, the Writer and the calls of one VolumeAttachment; errors of the API server; redaction
 //	hub/cache      informers, with the own writes laid over them; what is kept of a PersistentVolume
 //	hub/drift      the driver's own list of volumes, compared
 //	hub/observe    what another attacher does, compared
 //	hub/view       what the status shows; the checklist of a driver
 //	hub/lease      who works for a driver; hub/csiclient: the connection to it
 //	hub/status     the model of the status, its health and its words; the page, the API, metrics
+//	hub/diagnosis  verdicts, and what an error means
 //	hub/tests      tests of the behaviour of the whole, on a real API server or in virtual time
 //
 // Arrows go one way: hub, driver, {reconcile, drift, observe, view, lease}, {queue, volume, attach, cache, csiclient}, registry.
@@ -46,27 +47,35 @@
 //	a VolumeAttachment is deleted during its attach call  hub/reconcile/execute.go:look: the run ends, and the item goes to the other lane; hub/reconcile/worker.go:failed
 //	one call for a volume at a time                       hub/queue/volume.go:next
 //	an attach waits for a detach elsewhere                hub/queue/volume.go:detachFirst; hub/queue/work.go:MayCall, right before the call
-//	a VolumeAttachment has vanished                       hub/reconcile/watch.go:attachmentGone; hub/volume/attachment.go:Gone; hub/reconcile/dangling.go
+//	a VolumeAttachment has vanished                       hub/reconcile/watch.go:attachmentGone; its volume is dangling: hub/volume/dangling.go:disown, hub/reconcile/dangling.go:workOnDangling
+//	an error proves nothing about the volume              hub/volume/effects.go:Apply: it stays Uncertain; a dangling volume is given up by hub/volume/dangling.go:Hopeless
 //	`workers: 50` becomes a limit of the queue            registry/settings.go; hub/reconcile/reconciler.go:SetLimits; hub/queue/lanes.go:mayStart, hub/queue/lanes.go:most
-//	a replica that was frozen neither calls nor writes    hub/lease/fence.go, hub/lease/term.go:check; hub/reconcile/call.go:mayCall and hub/csiclient/sendguard.go; hub/attach/writer.go:send
+//	a replica that was frozen does not call               hub/lease/term.go:check; asked by hub/reconcile/call.go:mayCall, and at each message by hub/csiclient/sendguard.go
+//	and does not write                                    hub/lease/term.go:check; asked by hub/attach/writer.go:send
 //	who serves a driver                                   hub/lease/assignment.go:assign, hub/lease/decision.go:decide
 //	whether this process competes for a driver            hub/driver/role.go:takeRole; hub/lease/candidate.go
-//	a volume may name a Secret                            registry/secret.go:CheckSecret; hub/driver/manager.go:readSecret
+//	a volume may name a Secret                            registry/secret.go:CheckSecret; hub/driver/manager.go:readSecret; for a detach too, hub/attach/attacher.go:UnpublishSecrets
 //	a Secret leaves the text of an error                  hub/attach/redactor.go; hub/attach/attacher.go:call; hub/driver/connection.go for Probe and ListVolumes
-//	how many listings confirm a difference                hub/drift/missing.go:compare, hub/drift/dangling.go:checkDangling
+//	how many listings confirm that a volume is missing    hub/drift/missing.go:compare
+//	how many confirm that it is attached too much         hub/drift/dangling.go:checkDangling
 //	how long a listing may be and take                    hub/csiclient/listing.go, hub/csiclient/limits.go; hub/drift/watch.go:Check
-//	a panic restarts its driver alone                     hub/driver/manager.go:Serve; internal/panics
+//	a panic restarts its driver alone                     hub/driver/role.go:run ends the run, hub/driver/manager.go:Serve begins the next one
+//	a driver is gone and comes back                       hub/driver/connection.go:stayConnected; behind a proxy, internal/proxy/proxy.go
 //	how long a failed operation pauses                    hub/reconcile/worker.go:backoff
 //	what a full node is                                   hub/reconcile/worker.go:isNodeFull; hub/queue/node.go:AnsweredLocked, hub/queue/node.go:offer
 //	one bad file of several                               registry/load.go:load
-//	the health of a driver                                hub/status/driver_health.go:HealthOfDriver
+//	the health of a driver                                hub/status/driver_health.go:HealthOfDriver; verdicts about its service hub/status/diagnose_driver.go:DiagnoseDriver
 //	which methods the proxy refuses                       internal/proxy/calls.go:ServeHTTP
-//	the order of a stop                                   hub/hub.go:follow, hub/driver/lifecycle.go:run, hub/lease/leader.go:lead
+//	the order of a stop                                   calls hub/driver/lifecycle.go:run, lease hub/lease/candidate.go:attempt, then the services cmd/csi-attach-hub/hub.go:runWithServices
 //
 // # How to add
 //
 // A setting: a row in registry/settings.go and its field in registry/driver.go; its use, read through Settings() at each use; its row in
 // deploy/CONFIGURE.md and in drivers.yaml (registry's tests name what is missing); `make manifests` writes the chart's schema.
+//
+// A verdict: its constant in hub/diagnosis/verdict.go; its advice where the Diagnosis is made: hub/diagnosis/cause.go if the text of an
+// error shows it, hub/status/diagnose.go for a VolumeAttachment, hub/status/diagnose_driver.go for a driver, hub/view/faults.go for the
+// objects of an attached volume; its row in deploy/OPERATE.md, which a test misses. All views show it then.
 //
 // A CSI call: its method in hub/csiclient/session.go and in Session of hub/driver/connection.go, with redacted texts
 // (TestEachMethodOfASessionIsRedacted fails without); its name and largest answer in internal/proxy/calls.go; its answer and books in

@@ -5,7 +5,7 @@
 // (GetPluginCapabilities, ControllerGetCapabilities). If the name is the expected
 // name, Connect returns a Session. A Session lives as long as that one connection:
 // it never redials, so that no call can reach a process whose name and capabilities
-// were not read. When Session.Done is closed, the owner connects again.
+// were not read. When the context Session.Ended has ended, the owner connects again.
 //
 // A connection to another machine uses mutual TLS 1.3. The handshake is made here, before
 // gRPC starts, so that an error says which side must change what, and so that nothing is

@@ -5,7 +5,7 @@
 // The flow: hub/attach and hub turn an error into a Cause, a typed value; Parse does the same
 // for an error of which only the text in a VolumeAttachment's status is left. hub/status
 // compares what it knows of a driver and of a VolumeAttachment (status.DiagnoseDriver,
-// status.DiagnoseWork) and answers with a Diagnosis: a Verdict for programs, the object, the
+// status.DiagnoseWork), hub/view the objects of an attached volume, and answers with a Diagnosis: a Verdict for programs, the object, the
 // fact and the actions for people. A fact has no age in it, so that equal causes have equal facts; actions are imperatives
 // that end with a full stop. internal/explain adds the verdicts that only the objects of
 // Kubernetes show.

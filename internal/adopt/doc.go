@@ -6,7 +6,7 @@
 //
 //	Read       bytes -> Objects, each with its file and document number
 //	Find       Objects -> Attachers: every csi-attacher container with its workload, socket, user and flags
-//	NewPlans   Attachers -> Plans: the driver's name, the ports, and the findings that hold (findings.go); a pure function
+//	NewPlans   Attachers -> Plans: the driver's name (input.go:driverNames), the ports, and the findings that hold (findings.go); a pure function
 //	Text       Plans -> the finding: verdict, what was found, notes, the hub's file
 //	Kustomize  Plans -> a folder: a kustomization for each step, the hub's files, README.md with the steps
 //

@@ -2,11 +2,12 @@
 //
 // Explain reads what there is about a question: the Pod, its claims and PersistentVolumes, the VolumeAttachment, driver,
 // node and lease from the API server, and what the replicas of a hub know. Then it walks along pod → claim →
-// PersistentVolume → VolumeAttachment → driver → node → lease → last error, and stops where something is not as it should
+// PersistentVolume → VolumeAttachment → driver with its lease → CSINode → last error → Node, and stops where something is not as it should
 // be. The Report says what is in order, where it stops, what else was found and what could not be read; Text prints it.
 //
-// question.go parses what is asked; volume.go finds the VolumeAttachments; walk.go walks, with attach.go and service.go; subject.go
-// answers for a driver or a node; cure.go has the commands; report.go and text.go print.
+// explain.go begins; question.go parses what is asked; find.go finds the VolumeAttachments. walk.go walks from the Pod to the
+// PersistentVolume, attach.go on from the VolumeAttachment, service.go along the driver. driver_and_node.go answers for one of those;
+// cure.go has the commands; report.go and text.go print.
 //
 // A question about a driver or a node has one report for the driver or node, and a list of its VolumeAttachments. For a
 // driver that the hub serves, the reasons are those of status.Driver.Health: explain adds only what the objects show.

@@ -1,7 +1,8 @@
 // Package test has no code: its folders are what only serves tests. The product imports none of them.
 //
-//	world      a cluster on one machine: testbed starts it; controlplane is its etcd, kube-apiserver and kube-controller-manager;
-//	           csiattacher pins the real csi-attacher; fakekube is an API server in memory, for tests in virtual time
+//	world      a cluster on one machine: testbed starts it, one for all tests of a package (testbed.RunMain, testbed.Shared);
+//	           controlplane is its etcd, kube-apiserver and kube-controller-manager; csiattacher pins the real csi-attacher;
+//	           fakekube is an API server in memory, for tests in virtual time (hub/tests/virtual_test.go)
 //	fakecsi    drivers that keep books of their volumes, with knobs to inject faults
 //	safety     the rules of safety, once; every machine below judges by them
 //	explore    enumerates the states of small worlds around the real core
