@@ -102,7 +102,7 @@ func (s *scene) rewrite() {
 // shortLeases are flags for leases that a test can wait for.
 var shortLeases = []string{"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"}
 
-// startHub starts a hub with further flags, and waits until it serves HTTP. Its leases are in the namespace default.
+// startHub starts a hub with further flags, and waits until it has started. Its leases are in the namespace default.
 func (s *scene) startHub(args ...string) *testbed.Process {
 	s.t.Helper()
 	s.rewrite()
@@ -110,8 +110,10 @@ func (s *scene) startHub(args ...string) *testbed.Process {
 	s.must(err)
 	testbed.KillAtEnd(s.t, hub.Process)
 	s.hub = hub
-	s.until(func() bool { return testbed.Get(s.ctx, hub.URL+"/livez", func(io.Reader) error { return nil }) == nil },
-		func() string { return "the hub serves no HTTP" })
+	s.until(func() bool {
+		return testbed.Get(s.ctx, hub.URL+"/api/v1/drivers", func(io.Reader) error { return nil }) == nil
+	},
+		func() string { return "the hub has not started" })
 	return hub.Process
 }
 
