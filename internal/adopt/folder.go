@@ -181,14 +181,6 @@ func (f folder) OtherPorts() (others []portRange) {
 	return append(others, portRange{1, 65535, "UDP"})
 }
 
-// Apply is the command that brings the workload to a step.
-func (f folder) Apply(step string) string {
-	if f.ByHelm() {
-		return "step " + step
-	}
-	return "kubectl apply -k " + f.Dir + "/" + step
-}
-
 // AtHub is the flag of commands that look for the hub, if it is not where they look by themselves.
 func (f folder) AtHub() string {
 	if f.Options.HubNamespace != DefaultHubNamespace {
@@ -198,9 +190,9 @@ func (f folder) AtHub() string {
 }
 
 // Overlaps reports whether a rollout would run csi-attacher in the old Pod and the hub in the new one at the same time,
-// with no Lease that keeps them apart.
+// with no Lease that keeps them apart. A proxy beside csi-attacher calls nothing by itself.
 func (f folder) Overlaps() bool {
-	return f.WithoutLease() && f.Workload.GetKind() == "Deployment" && f.Workload.spec.Strategy.Type != "Recreate"
+	return !f.Proxy() && f.WithoutLease() && f.Workload.GetKind() == "Deployment" && f.Workload.spec.Strategy.Type != "Recreate"
 }
 
 // WithoutLease reports whether only the order of the steps keeps some csi-attacher apart from the hub.
