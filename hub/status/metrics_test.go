@@ -22,10 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
 const publish = csi.Controller_ControllerPublishVolume_FullMethodName
@@ -92,10 +89,13 @@ func series(families map[string]*dto.MetricFamily) int {
 	return n
 }
 
-func TestCallsHaveTheBucketsOfCSIAttacher(t *testing.T) {
+func TestCallsHaveTheBucketsOfCSIAttacherAndMetricsOfTheProcessAreThere(t *testing.T) {
 	h := newFakeHub()
 	h.engage("a.example.com").Call(publish, codes.OK, 200*time.Millisecond)
 	families := scrape(t, startServer(t, h))
+	if families["go_goroutines"] == nil || families["process_start_time_seconds"] == nil {
+		t.Error("there are none of Go and of the process")
+	}
 	for _, m := range families["csi_sidecar_operations_seconds"].GetMetric() {
 		var got []float64
 		for _, b := range m.GetHistogram().GetBucket() {
@@ -372,24 +372,6 @@ func TestAPanicOfTheSourceCostsOnlyItsOwnMetrics(t *testing.T) {
 	h.change(func() { h.panics = false })
 	if got := value(t, scrape(t, url), "attach_hub_driver_up"); got != 1 {
 		t.Errorf("when the source is well again, up is %v", got)
-	}
-}
-
-func TestMetricsOfClientGoAndTheProcessAreThere(t *testing.T) {
-	url := startServer(t, newFakeHub())
-	kube, err := kubernetes.NewForConfig(&rest.Config{Host: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The server is no API server, and the request counts all the same.
-	if _, err := kube.CoreV1().Nodes().Get(t.Context(), "node", metav1.GetOptions{}); err == nil {
-		t.Fatal("there is a node")
-	}
-	families := scrape(t, url)
-	for _, name := range []string{"go_goroutines", "process_start_time_seconds", "rest_client_requests_total", "rest_client_request_duration_seconds"} {
-		if families[name] == nil {
-			t.Errorf("%s is missing", name)
-		}
 	}
 }
 

@@ -140,20 +140,6 @@ leases: {extra: {kube-system: [external-attacher-leader-extra]}}
 	}
 }
 
-// A character that no lease may have at its end gets an x behind it.
-func TestChartNamesLeasesAsTheHubDoes(t *testing.T) {
-	for _, driver := range []string{"a.b.c", "A-b_c", "a/b", "x--y", "ends.", "ends-", "0"} {
-		// As drivers.yaml allows no such name, the schema is left out.
-		files, err := release{skipSchema: true}.files(t, chartValues{"drivers": chartValues{driver: chartValues{"lease": chartValues{"namespace": "storage"}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := fmt.Sprintf("resourceNames: [%q]", registry.LeaseName(driver)); !strings.Contains(files["csi-attach-hub/templates/leases.yaml"], want) {
-			t.Errorf("%q: no %s in %s", driver, want, files["csi-attach-hub/templates/leases.yaml"])
-		}
-	}
-}
-
 // The hub may read the Secrets that drivers list, and no others.
 func TestChartGrantsTheSecretsThatDriversList(t *testing.T) {
 	got := map[string][]string{}
