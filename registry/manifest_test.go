@@ -123,8 +123,6 @@ f:14: drivers[0].endpoint: "a.sock" is not an endpoint: write unix:///path/to/cs
 		"wrong by the defaults": {configMap("_.yaml", header+"defaults: {retry: {max: 2s}}\ndrivers: []\n") +
 			key("b.yaml", header+"drivers: [{name: b, endpoint: \"unix:///b\", retry: {initial: 3s}}]\n"), "",
 			"f:14: drivers[0].retry.initial: must not be above retry.max, which is 2s: lower one or raise the other"},
-		"one driver twice": {first + key("b.yaml", driver("b", "/b")) + key("c.yaml", driver("b", "/c")), "",
-			"f:14: drivers[0].name: the driver b is already named (f:18): remove one of them\nf:18: drivers[0].name: the driver b is already named (f:14): remove one of them"},
 		"defaults twice": {first + key("b.yaml", driver("b", "/b", "defaults: {}\n")), "",
 			"f:9: defaults: are in f:14 too: write them in one file only\nf:14: defaults: are in f:9 too: write them in one file only"},
 		"empty": {first + key("b.yaml", "# none"), "",

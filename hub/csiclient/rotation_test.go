@@ -68,9 +68,6 @@ func TestSessionEndsIfTheDriverTakesTheNewFilesOrTheseDoNotVouchForItAnyMore(t *
 		change func(t *testing.T, p *parties, own certtest.Pair, look func())
 		ends   bool
 	}{
-		"replaced": {func(t *testing.T, p *parties, _ certtest.Pair, _ func()) {
-			p.write(t, p.driverCA, p.hubCA.Issue(certtest.Request{}))
-		}, true},
 		"key not yet written": {func(t *testing.T, p *parties, _ certtest.Pair, _ func()) {
 			certtest.WriteFile(t, p.files.CertFile, p.hubCA.Issue(certtest.Request{}).CertPEM)
 		}, false},

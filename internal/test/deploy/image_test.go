@@ -141,20 +141,10 @@ func TestImage(t *testing.T) {
 func copyOfSources(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, path := range []string{"Makefile", "go.mod", "go.sum", "deploy/Dockerfile", "cmd", "hub", "internal", "registry"} {
-		from, to := filepath.Join("..", path), filepath.Join(dir, path)
-		info, err := os.Stat(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info.IsDir() {
-			err = os.CopyFS(to, os.DirFS(from))
-		} else if err = os.MkdirAll(filepath.Dir(to), 0o700); err == nil {
-			err = os.WriteFile(to, readFile(t, from), 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	c := exec.CommandContext(t.Context(), "cp", "-r", "--parents", "Makefile", "go.mod", "go.sum", "deploy/Dockerfile", "cmd", "hub", "internal", "registry", dir)
+	c.Dir = ".."
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	return dir
 }
