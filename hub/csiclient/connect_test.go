@@ -98,25 +98,6 @@ func TestWhyNobodyListensIsSaid(t *testing.T) {
 	}
 }
 
-func TestConnectSaysThatWhatListensIsNoGRPCServer(t *testing.T) {
-	for name, greeting := range map[string]string{
-		"a web server":         "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
-		"one that hangs up":    "",
-		"one that talks a lot": strings.Repeat("hello\n", 1000),
-	} {
-		t.Run(name, func(t *testing.T) {
-			endpoint := listen(t, func(conn net.Conn) {
-				_, _ = conn.Write([]byte(greeting))
-				_ = conn.Close()
-			})
-			_, err := Connect(testContext(t), at(endpoint), nil)
-			if err == nil || !strings.Contains(err.Error(), "does not answer as a gRPC server") {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
-}
-
 func TestConnectEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(testContext(t))
 	endpoint := listen(t, func(net.Conn) { cancel() }) // nobody speaks

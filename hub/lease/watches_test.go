@@ -114,18 +114,12 @@ func TestWhatAWatchHasSeenIsForgottenWithIt(t *testing.T) {
 	}
 }
 
-// elsewhere returns w with the leases of drivers in another namespace than the replicas.
-func (w *world) elsewhere() *world {
-	w.t.Helper()
-	other := *w
-	other.namespace, other.servers = w.makeNamespace(), newServers(w.t)
-	return &other
-}
-
 // A Role with resourceNames grants list and watch only for requests that select the name.
 func TestALeaseInAnotherNamespaceIsWatchedByItsNameAlone(t *testing.T) {
 	w := newWorld(t)
-	other := w.elsewhere()
+	of := *w
+	of.namespace, of.servers = w.makeNamespace(), newServers(t)
+	other := &of
 	others := "/namespaces/" + other.namespace + "/leases"
 	a := w.replica()
 	b := w.replicaThat(forbidding(func(r *http.Request) bool {
