@@ -29,16 +29,6 @@ func (s samples) competitors() []string {
 	return names
 }
 
-// rounds returns in how many rounds a competitor took part.
-func (s samples) rounds(competitor string) (n int) {
-	for _, one := range s {
-		if one.Competitor == competitor {
-			n++
-		}
-	}
-	return n
-}
-
 // values returns a figure of a competitor by round.
 func (s samples) values(competitor string, f Figure) map[int]float64 {
 	rounds := map[int]float64{}
