@@ -124,7 +124,7 @@ func (d Driver) decideDetach(f Inputs) (Plan, error) {
 		if d.NoAttach {
 			return plan, nil
 		}
-		return Plan{}, errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOLUME and cannot be asked to detach what it attached: correct the endpoint if it is that of the driver's node plugin, give the capability back, or set attachRequired of its CSIDriver to false")
+		return Plan{}, errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOLUME and cannot be asked to detach what it attached: correct the endpoint if it is that of the driver's node plugin, give the capability back, or replace its CSIDriver by one with attachRequired: false")
 	}
 	var err error
 	if plan.Record, err = f.record(); err == nil {

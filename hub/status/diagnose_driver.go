@@ -24,7 +24,7 @@ func DiagnoseUnserved(name string, conflicts []Conflict) []diagnosis.Diagnosis {
 	}
 	if len(found) == 0 {
 		found = append(found, diagnosis.New(diagnosis.DriverNotConfigured, "csi-attach-hub", "does not serve driver "+name+": it is not in the configuration", "",
-			fmt.Sprintf("Add %s to drivers.yaml, or let discovery find it, if the hub should serve it. If it is there already, look at the errors of the configuration.", name),
+			fmt.Sprintf("Add %s to drivers.yaml if the hub should serve it. If it is there already, look at the errors of the configuration. If discovery has found it before, look whether its CSIDriver object still exists.", name),
 			"Look at the log of the other attacher if one serves the driver."))
 	}
 	return found
@@ -83,7 +83,7 @@ func DiagnoseCapability(d Driver) diagnosis.Diagnosis {
 	return d.says(diagnosis.CapabilityMissing, "has no "+d.Lacks()+", but VolumeAttachments record calls to it",
 		fmt.Sprintf("%s have the finalizer or the node ID; %s may be the socket of its node plugin", plural(d.RecordedCalls, "VolumeAttachment", "VolumeAttachments"), d.Endpoint),
 		"Set the endpoint to the socket of the driver's controller. Until then the hub attaches and detaches nothing.",
-		"If the driver's volumes need no attach any more, set attachRequired of its CSIDriver to false.")
+		"If the driver's volumes need no attach any more, replace its CSIDriver object by one with `attachRequired: false`: the field cannot be changed.")
 }
 
 // DiagnoseNoAttach says that attachRequired is false of a driver that attaches.

@@ -155,10 +155,8 @@ func checkName(d Driver) status.Check {
 		return open(fmt.Sprintf("Correct the name or the endpoint of the entry (%s).", d.Source), "%s", d.Reason)
 	case !d.Known:
 		return open("", "not known: the driver has not answered yet")
-	case d.Version != "":
-		return passed("the driver reports the name %s, version %s", d.Name, d.Version)
 	}
-	return passed("the driver reports the name %s", d.Name)
+	return passed("the driver reports the name %s, version %s", d.Name, d.Version) // CSI spec: the version is required
 }
 
 // checkCapabilities checks that the driver's capabilities fit its CSIDriver object and what an attacher has done.
@@ -192,7 +190,8 @@ func (v *View) checkNodes(d Driver) status.Check {
 	}
 	switch {
 	case len(missing) > 0:
-		return open(diagnosis.Cause{Verdict: diagnosis.NodeWithoutDriver}.Action(missing[0], "", ""),
+		verdict := map[bool]diagnosis.Verdict{true: diagnosis.NodeWithoutDriver, false: diagnosis.NodeWithoutCSI}[v.Cluster.CSINode(missing[0]) != nil]
+		return open(diagnosis.Cause{Verdict: verdict}.Action(missing[0], "", ""),
 			"%d of %d nodes with volumes have no node ID of the driver in their CSINode, for example %s", len(missing), len(nodes), missing[0])
 	case len(nodes) == 0 && len(v.Cluster.NodesOfDriver(d.Name)) == 0:
 		return open("Check the name of the driver, and that its node plugin (a DaemonSet) runs.", "no CSINode has a node ID of the driver")
