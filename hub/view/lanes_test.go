@@ -68,8 +68,8 @@ func TestDueWorkIsCountedByOperationWithTheOldest(t *testing.T) {
 	}
 	d.isServedElsewhere = true
 	d.Lanes = v.lanes(&d, now)
-	if work := d.Work(); work != (status.Lane{}) {
-		t.Errorf("got %+v of a driver for which another replica works", work)
+	if work := d.Work(); work != (status.Lane{Queued: 2, OldestSince: long, Stuck: 2, StuckSince: long}) {
+		t.Errorf("got %+v of a driver for which another replica works, want what is stuck", work)
 	}
 	d.isServedElsewhere, d.Decider.NoAttach = false, true
 	d.Lanes = v.lanes(&d, now)

@@ -153,14 +153,14 @@ func (v *View) fullNodes(d Driver) (shown []status.FullNode, waiting int) {
 	return shown, waiting
 }
 
-// lanes returns the work of each lane. Work for which another replica of the hub is responsible is left to it: the sum over all
-// replicas would count it twice.
+// lanes returns the work of each lane. Of the work for which another replica of the hub is responsible it has only what is stuck: that is
+// in the headline and the list of each replica, and would be in no row.
 func (v *View) lanes(d *Driver, now time.Time) []status.Lane {
 	items, complete := d.Table.Queue.All()
 	if !complete { // else there may be a hundred thousand VolumeAttachments that need nothing
 		clear(items)
 		for _, va := range v.Cluster.AttachmentsOfDriver(d.Name) {
-			if a := d.look(va); a.op != attach.Idle && !d.isServedElsewhere {
+			if a := d.look(va); a.op != attach.Idle && (!d.isServedElsewhere || a.isStuck(now)) {
 				items[queue.AttachmentKey(a.Name)] = queue.Progress{Lane: a.lane, State: queue.Ready}
 			}
 		}
