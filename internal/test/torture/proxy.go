@@ -61,7 +61,7 @@ func newProxy(plane *testbed.ControlPlane, kubeconfig, by string, h *history) (*
 	p.APIProxy, err = testbed.NewAPIProxy(plane, kubeconfig, func(direct http.RoundTripper) http.RoundTripper {
 		p.next = direct
 		return p
-	}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.Forward.ServeHTTP(w, r) }))
+	})
 	return p, err
 }
 

@@ -16,18 +16,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// APIProxy is a process' way to the API server: a gate, and behind it a server that hands each request to a handler, which may
-// forward it. It can hold back the events of watches.
+// APIProxy is a process' way to the API server: a gate, and behind it a server that forwards each request. It can hold back the
+// events of watches.
 type APIProxy struct {
 	*Gate
-	Forward http.Handler
-	Lags    map[string]*Lag // by resource: VolumeAttachments, PersistentVolumes, CSINodes
-	server  *httptest.Server
+	Lags   map[string]*Lag // by resource: VolumeAttachments, PersistentVolumes, CSINodes
+	server *httptest.Server
 }
 
 // NewAPIProxy starts a proxy and writes a kubeconfig that leads through it. Requests are forwarded over what wrap makes of the
 // transport to the API server. The caller must close it.
-func NewAPIProxy(plane *ControlPlane, kubeconfig string, wrap func(http.RoundTripper) http.RoundTripper, handler http.Handler) (*APIProxy, error) {
+func NewAPIProxy(plane *ControlPlane, kubeconfig string, wrap func(http.RoundTripper) http.RoundTripper) (*APIProxy, error) {
 	direct := rest.AnonymousClientConfig(plane.RESTConfig()) // each request brings the credentials of its client
 	direct.QPS = -1
 	transport, err := rest.TransportFor(direct)
@@ -40,7 +39,7 @@ func NewAPIProxy(plane *ControlPlane, kubeconfig string, wrap func(http.RoundTri
 	}
 	p := &APIProxy{Lags: map[string]*Lag{"volumeattachments": newLag(), "persistentvolumes": newLag(), "csinodes": newLag()}}
 	silent := log.New(io.Discard, "", 0)
-	p.Forward = &httputil.ReverseProxy{
+	forward := &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:      wrap(transport),
 		FlushInterval:  -1,
@@ -49,7 +48,7 @@ func NewAPIProxy(plane *ControlPlane, kubeconfig string, wrap func(http.RoundTri
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 		ErrorLog:     silent,
 	}
-	p.server = httptest.NewUnstartedServer(handler)
+	p.server = httptest.NewUnstartedServer(forward)
 	p.server.EnableHTTP2, p.server.Config.ErrorLog = true, silent
 	p.server.StartTLS()
 	if p.Gate, err = newGate(p.server.Listener.Addr().String()); err != nil {
