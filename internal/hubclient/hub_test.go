@@ -1,7 +1,9 @@
 package hubclient
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -68,5 +70,19 @@ func TestAVolumeAttachmentComesWithWhatItWaitsFor(t *testing.T) {
 	err := h.Volumes(t.Context(), h.View(t.Context()), status.AttachmentFilter{Name: "csi-1"}, func(a status.Attachment) { got = append(got, a) })
 	if err != nil || !reflect.DeepEqual(got, []status.Attachment{want}) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// The other end of the pipe may be closed before the request is written.
+func TestARequestThatCannotBeWrittenSaysWhyThePodEndedTheConnection(t *testing.T) {
+	near, far := net.Pipe()
+	c, refused := &tunnelled{Conn: near}, errors.New("connection refused")
+	c.problem.Store(&refused)
+	far.Close()
+	if _, err := c.Write([]byte("GET")); err != refused {
+		t.Error(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err != refused {
+		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -65,7 +66,9 @@ func (t tunnel) dial(context.Context, string, string) (net.Conn, error) {
 	}()
 	go func() {
 		_, _ = io.Copy(far, data)
-		c.problem = <-problem // the two streams end together
+		if err := <-problem; err != nil { // the two streams end together
+			c.problem.Store(&err)
+		}
 		far.Close()
 	}()
 	go func() {
@@ -78,14 +81,23 @@ func (t tunnel) dial(context.Context, string, string) (net.Conn, error) {
 // tunnelled is the near end of a connection to a Pod.
 type tunnelled struct {
 	net.Conn
-	problem error // the error of the Pod's end, if any; set before the connection ends
+	problem atomic.Pointer[error] // the error of the Pod's end; nil: there is none. Set before the connection ends
 }
 
-// Read returns the error of the Pod's end in place of EOF.
 func (c *tunnelled) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if err == io.EOF && c.problem != nil {
-		err = c.problem
+	return n, c.because(err)
+}
+
+func (c *tunnelled) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	return n, c.because(err)
+}
+
+// because returns the error of the Pod's end in place of one that it has caused.
+func (c *tunnelled) because(err error) error {
+	if p := c.problem.Load(); p != nil && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe)) {
+		return *p
 	}
-	return n, err
+	return err
 }
