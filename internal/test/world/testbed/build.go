@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -134,9 +133,6 @@ func CSIAttacherBinary(ctx context.Context, log io.Writer) (string, error) {
 	return nestedBinary(ctx, "csiattacher", csiAttacher, log)
 }
 
-// kubernetesVersion finds the release in a go.mod. A binary that is built from the module does not know it, and Helm refuses an API server of version v0.0.0.
-var kubernetesVersion = regexp.MustCompile(`(?m)^\tk8s.io/kubernetes (v\S+)$`)
-
 // nestedBinary returns the path of a command that a nested module pins.
 func nestedBinary(ctx context.Context, module, command string, log io.Writer) (string, error) {
 	root, err := repositoryRoot()
@@ -148,21 +144,16 @@ func nestedBinary(ctx context.Context, module, command string, log io.Writer) (s
 	if err != nil {
 		return "", err
 	}
-	// Without symbols the link is quicker and the file a third smaller.
-	ldflags := "-s -w"
-	modules, err := os.ReadFile(filepath.Join(source, "go.mod"))
-	if v := kubernetesVersion.FindSubmatch(modules); v != nil {
-		ldflags += " -X k8s.io/component-base/version.gitVersion=" + string(v[1])
-	}
-	user, userErr := os.UserCacheDir()
-	if err := errors.Join(err, userErr); err != nil {
+	user, err := os.UserCacheDir()
+	if err != nil {
 		return "", err
 	}
 	return cached(filepath.Join(user, "csi-attach-hub", module), module+"-"+key, func(file string) error {
 		if log != nil {
 			fmt.Fprintf(log, "building %s: some minutes the first time, then cached in %s\n", module, filepath.Dir(file))
 		}
-		return runGo(ctx, source, "build", "-ldflags", ldflags, "-o", file, command)
+		// Without symbols the link is quicker and the file a third smaller.
+		return runGo(ctx, source, "build", "-ldflags", "-s -w", "-o", file, command)
 	})
 }
 
