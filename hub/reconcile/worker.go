@@ -121,7 +121,7 @@ func (w *Worker) checkCapability(decider attach.Driver, op attach.Operation) err
 	}
 	if decider.RecordedCalls(w.Overlay.AttachmentsOfDriver) > 0 || w.Table.HasPublications() {
 		return fmt.Errorf("the driver has no %s, but VolumeAttachments record calls to it: check that the endpoint is that of its controller",
-			status.Driver{Capabilities: decider.Capabilities.Names()}.Lacks())
+			status.Lacks(decider.Capabilities.Names()))
 	}
 	w.noCallsAt.Store(seen)
 	return nil

@@ -70,9 +70,9 @@ func (d Driver) notConnected(replicas []string, now time.Time) diagnosis.Diagnos
 	return d.says(verdict, "cannot be called at "+d.Endpoint, why, action, next).From(since)
 }
 
-// Lacks returns the capability without which the driver attaches nothing: the socket of a node plugin has no controller service.
-func (d Driver) Lacks() string {
-	if slices.Contains(d.Capabilities, "CONTROLLER_SERVICE") {
+// Lacks returns the capability without which a driver attaches nothing: the socket of a node plugin has no controller service.
+func Lacks(capabilities []string) string {
+	if slices.Contains(capabilities, "CONTROLLER_SERVICE") {
 		return "PUBLISH_UNPUBLISH_VOLUME"
 	}
 	return "CONTROLLER_SERVICE"
@@ -80,7 +80,7 @@ func (d Driver) Lacks() string {
 
 // DiagnoseCapability says that VolumeAttachments record calls to a driver that lacks what they need.
 func DiagnoseCapability(d Driver) diagnosis.Diagnosis {
-	return d.says(diagnosis.CapabilityMissing, "has no "+d.Lacks()+", but VolumeAttachments record calls to it",
+	return d.says(diagnosis.CapabilityMissing, "has no "+Lacks(d.Capabilities)+", but VolumeAttachments record calls to it",
 		fmt.Sprintf("%s have the finalizer or the node ID; %s may be the socket of its node plugin", plural(d.RecordedCalls, "VolumeAttachment", "VolumeAttachments"), d.Endpoint),
 		"Set the endpoint to the socket of the driver's controller. Until then the hub attaches and detaches nothing.",
 		"If the driver's volumes need no attach any more, replace its CSIDriver object by one with `attachRequired: false`: the field cannot be changed.")

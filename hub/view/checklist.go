@@ -170,9 +170,9 @@ func checkCapabilities(d Driver) status.Check {
 	case d.RecordedCalls > 0:
 		return open("Set the endpoint to the socket of the driver's controller.",
 			"no %s, but %d VolumeAttachments have the finalizer or the node ID that an attacher writes before it calls the driver: %s may be the socket of the node plugin",
-			d.Lacks(), d.RecordedCalls, d.Endpoint)
+			status.Lacks(d.Capabilities), d.RecordedCalls, d.Endpoint)
 	case !d.Decider.Capabilities.PublishUnpublish:
-		return passed("no %s: VolumeAttachments are marked attached without a call", d.Lacks())
+		return passed("no %s: VolumeAttachments are marked attached without a call", status.Lacks(d.Capabilities))
 	}
 	return passed("%s", strings.Join(d.Capabilities, ", "))
 }

@@ -1,12 +1,12 @@
 package adopt
 
 import (
-	"cmp"
 	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 )
 
 // minHubMemory is the limit of the hub's own Deployment.
@@ -90,7 +90,7 @@ func (p Plan) overridesModes() bool {
 
 // Grace returns after how many seconds the proxy ends calls in flight: some before the kubelet kills the Pod.
 func (p Plan) Grace() int64 {
-	grace := *cmp.Or(p.Workload.Template.Spec.TerminationGracePeriodSeconds, new(int64(corev1.DefaultTerminationGracePeriodSeconds)))
+	grace := ptr.Deref(p.Workload.Template.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
 	return min(30, max(grace/2, grace-5))
 }
 

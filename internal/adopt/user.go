@@ -1,11 +1,11 @@
 package adopt
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // User is as whom a container opens the socket.
@@ -71,7 +71,7 @@ func (p Plan) AsUser() string {
 func (u User) Known() bool { return u.UID != nil || !u.NonRoot || u.Assigned }
 
 // ID returns the user ID, root if the manifest has none.
-func (u User) ID() int64 { return *cmp.Or(u.UID, new(int64(0))) }
+func (u User) ID() int64 { return ptr.Deref(u.UID, 0) }
 
 // String describes a user.
 func (u User) String() string {
