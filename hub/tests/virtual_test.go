@@ -61,9 +61,15 @@ type virtual struct {
 	sessions []*backendSession // those that succeeded; guarded by mu
 }
 
+// parallel has the tests that run beside others.
+var parallel sync.Map
+
 // inVirtualTime calls f with a virtual world that has no hub yet.
 func inVirtualTime(t *testing.T, f func(v *virtual)) {
 	t.Helper()
+	if _, is := parallel.LoadOrStore(t, true); !is {
+		t.Parallel()
+	}
 	synctest.Test(t, func(t *testing.T) {
 		v := &virtual{}
 		backend, err := fakecsi.New(fakecsi.Options{Name: virtualDriver, Observe: func(e fakecsi.Event) {
