@@ -49,7 +49,7 @@ func TestHelmInstallsUpgradesAndRemovesTheChart(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.Capabilities = common.DefaultCapabilities.Copy() // the API server of the tests does not know its version
-	config.Capabilities.KubeVersion = *kubeVersion(t, "v1.36.0")
+	config.Capabilities.KubeVersion = *kubeVersion(t, "v1.37.0")
 	chart, err := loader.Load("chart")
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func mergeValues(under, over chartValues) chartValues {
 // release says how the chart is rendered. The zero value is `helm install csi-attach-hub --namespace csi-attach-hub`.
 type release struct {
 	name, namespace string
-	kubeVersion     string // "" for 1.36
+	kubeVersion     string // "" for 1.37
 }
 
 // files returns what the chart's templates are rendered to, by path, as `helm template` does.
@@ -63,7 +63,7 @@ func (r release) files(t *testing.T, v chartValues) (map[string]string, error) {
 		t.Fatal(err)
 	}
 	capabilities := common.DefaultCapabilities.Copy()
-	capabilities.KubeVersion = *kubeVersion(t, cmp.Or(r.kubeVersion, "v1.36.0"))
+	capabilities.KubeVersion = *kubeVersion(t, cmp.Or(r.kubeVersion, "v1.37.0"))
 	const hub = "csi-attach-hub"
 	options := common.ReleaseOptions{Name: cmp.Or(r.name, hub), Namespace: cmp.Or(r.namespace, hub), Revision: 1, IsInstall: true}
 	rendered, err := util.ToRenderValues(chart, v, options, capabilities)
@@ -171,7 +171,7 @@ func parseDrivers(t *testing.T, text string) map[string]any {
 
 func TestChartPassesHelmLint(t *testing.T) {
 	for _, v := range append([]chartValues{{}}, pairwise(t)...) {
-		for _, message := range lint.RunAll("chart", v, "csi-attach-hub", lint.WithKubeVersion(kubeVersion(t, "v1.36.0"))).Messages {
+		for _, message := range lint.RunAll("chart", v, "csi-attach-hub", lint.WithKubeVersion(kubeVersion(t, "v1.37.0"))).Messages {
 			if message.Path != "Chart.yaml" || message.Err.Error() != "icon is recommended" {
 				t.Errorf("values %v: %v", v, message)
 			}

@@ -40,7 +40,10 @@ func NewAPIProxy(plane *ControlPlane, kubeconfig string, wrap func(http.RoundTri
 	p := &APIProxy{Lags: map[string]*Lag{"volumeattachments": newLag(), "persistentvolumes": newLag(), "csinodes": newLag()}}
 	silent := log.New(io.Discard, "", 0)
 	forward := &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Set("Accept-Encoding", "identity") // since Kubernetes 1.37 watches are compressed, and a Lag reads them
+		},
 		Transport:      wrap(transport),
 		FlushInterval:  -1,
 		ModifyResponse: p.delay,
