@@ -30,6 +30,7 @@ func kubeConfig(kubeconfig string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the Kubernetes API: %w", err)
 	}
+	config.DisableCompression = true // as in kube-controller-manager: the API server is near, and compression costs CPU on both sides
 	return forProtobuf(config), nil
 }
 

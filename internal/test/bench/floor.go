@@ -45,8 +45,8 @@ func runFloor(ctx context.Context, kubeconfig string, drivers map[string]string,
 	if err != nil {
 		return fmt.Errorf("find the Kubernetes API: %w", err)
 	}
-	// As the hub's: protobuf, without a rate limit.
-	config.QPS = -1
+	// As the hub's: protobuf, not compressed, without a rate limit.
+	config.QPS, config.DisableCompression = -1, true
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	f := &floor{drivers: map[string]csi.ControllerClient{}}
