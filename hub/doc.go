@@ -6,7 +6,7 @@
 //
 //	1 watch   hub/cache/informers.go        the caches take the object, without what nobody needs
 //	2 route   hub/reconcile/router.go       Router hands the event to the Worker of the driver that spec.attacher names
-//	3 queue   hub/reconcile/watch.go        if the object requires something new, the Worker adds an item
+//	3 queue   hub/reconcile/enqueue.go      if the object requires something new, the Worker adds an item
 //	          hub/queue/volume.go           next says which items of a volume may start; then their lane and their node
 //	4 read    hub/reconcile/execute.go      look reads the object with the own writes laid over it, and makes the plan (hub/attach/plan.go)
 //	5 next    hub/volume/effects.go         next says which effect comes now, from the plan and what is believed of the volume
@@ -40,14 +40,14 @@
 // hub/reconcile/dangling.go detaches a volume that no VolumeAttachment owns any more, after hub/reconcile/owners.go has read who may own it,
 // and hub/reconcile/unused.go whether its node uses it. hub/reconcile/drain.go does that at the end of a term. hub/reconcile/takeover.go says
 // what a new leader reads again. hub/reconcile/finalizers.go removes the finalizer from a PersistentVolume that is being deleted.
-// hub/reconcile/overdue.go reports what has had no success for long. hub/reconcile/watch.go:Resync finds work that events have missed.
+// hub/reconcile/overdue.go reports what has had no success for long. hub/reconcile/enqueue.go:Resync finds work that events have missed.
 //
 // # Where is it decided
 //
 //	a VolumeAttachment is deleted during its attach call  hub/reconcile/execute.go:look: the run ends, and the item goes to the other lane; hub/reconcile/worker.go:failed
 //	one call for a volume at a time                       hub/queue/volume.go:next
 //	an attach waits for a detach elsewhere                hub/queue/volume.go:detachFirst; hub/queue/work.go:MayCall, right before the call
-//	a VolumeAttachment has vanished                       hub/reconcile/watch.go:attachmentGone; its volume is dangling: hub/volume/dangling.go:disown, hub/reconcile/dangling.go:workOnDangling
+//	a VolumeAttachment has vanished                       hub/reconcile/enqueue.go:attachmentGone; its volume is dangling: hub/volume/dangling.go:disown, hub/reconcile/dangling.go:workOnDangling
 //	an error proves nothing about the volume              hub/volume/effects.go:Apply: it stays Uncertain; a dangling volume is given up by hub/volume/dangling.go:Hopeless
 //	`workers: 50` becomes a limit of the queue            registry/settings.go; hub/reconcile/reconciler.go:SetLimits; hub/queue/lanes.go:mayStart, hub/queue/lanes.go:most
 //	a replica that was frozen does not call               hub/lease/term.go:check; asked by hub/reconcile/call.go:mayCall, and at each message by hub/csiclient/sendguard.go

@@ -18,23 +18,19 @@ func load(files []fileContent, base Settings, last *Config) (*Config, Errors) {
 	if last == nil {
 		last = &Config{}
 	}
-	var with []int         // the files with defaults, as far as that can be told
-	var defaults []*Config // those that are surely there
+	var with []int // the files with defaults, as far as that can be told
 	for i, f := range files {
 		parsed[i], problems[i] = f.parse(base, base)
 		if c := parsed[i]; c != nil && c.defaultsLine > 0 || problems[i] != nil && (f.path == last.defaultsFile ||
 			defaultsKey.Match(f.data) || c != nil && c.defaultsMisspelt || f.err != nil && keep == nil) {
 			with = append(with, i)
 		}
-		if c := parsed[i]; c != nil && c.defaultsLine > 0 {
-			defaults = append(defaults, c)
-		}
 	}
 	// The file with defaults may have been renamed with a mistake.
 	if bad := slices.Concat(problems...); len(with) == 0 && last.defaultsFile != "" && bad != nil {
 		return keep, sorted(bad)
 	}
-	twice := inTwo(defaults, "defaults", "are in %s:%d too: write them in one file only", func(c *Config) int { return c.defaultsLine })
+	twice := inTwo(parsed, "defaults", "are in %s:%d too: write them in one file only", func(c *Config) int { return c.defaultsLine })
 	for _, at := range with {
 		if problems[at] != nil || twice != nil {
 			return keep, sorted(append(slices.Concat(problems...), twice...))
@@ -81,8 +77,9 @@ func load(files []fileContent, base Settings, last *Config) (*Config, Errors) {
 	return next, sorted(append(all, next.combine(entries, last, bad)...))
 }
 
-// inTwo returns the errors of a key that several files have.
+// inTwo returns the errors of a key that several files have. line returns where a file has it, 0 for nowhere.
 func inTwo(configs []*Config, key, format string, line func(*Config) int) (errs Errors) {
+	configs = slices.DeleteFunc(slices.Clone(configs), func(c *Config) bool { return c == nil || line(c) == 0 })
 	for i, c := range configs {
 		if other := configs[(i+1)%len(configs)]; other != c {
 			errs = append(errs, Error{File: c.file, Line: line(c), Path: key, Message: fmt.Sprintf(format, other.file, line(other))})

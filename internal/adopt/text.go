@@ -3,8 +3,12 @@ package adopt
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
@@ -55,4 +59,23 @@ func (p Plan) Runs() string {
 		return "one on each of its nodes"
 	}
 	return fmt.Sprint(p.Workload.Replicas)
+}
+
+// yamlString returns a text as YAML, in quotes where it needs them: namespaces can be called 1234, 1e3, true or null.
+func yamlString(text string) string {
+	plain, err := yaml.Marshal(text)
+	if err != nil || strings.TrimSuffix(string(plain), "\n") != text || text[0] <= '9' { // YAML 1.1 and 1.2 read digits differently
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+var shellWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// quoted returns a word as a shell takes it.
+func quoted(word string) string {
+	if shellWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

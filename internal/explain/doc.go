@@ -5,7 +5,7 @@
 // PersistentVolume → VolumeAttachment → driver with its lease → CSINode → last error → Node, and stops where something is not as it should
 // be. The Report says what is in order, where it stops, what else was found and what could not be read; Text prints it.
 //
-// explain.go begins; question.go parses what is asked; find.go finds the VolumeAttachments. walk.go walks from the Pod to the
+// explain.go begins; question.go parses what is asked; volume.go finds the VolumeAttachments. walk.go walks from the Pod to the
 // PersistentVolume, attach.go on from the VolumeAttachment, service.go along the driver. driver_and_node.go answers for one of those;
 // cure.go has the commands; report.go and text.go print.
 //

@@ -1,15 +1,3 @@
-{{/* The drivers by name, as JSON. */}}
-{{- define "hub.drivers" -}}
-{{- if kindIs "slice" .Values.drivers }}
-{{- $map := dict }}
-{{- range .Values.drivers }}
-{{- $_ := set $map .name (omit . "name") }}
-{{- end }}
-{{- fail (printf "drivers: this is a list; write a map by the names of the drivers, so that files of values can be merged:\n\n%s\n" (dict "drivers" $map | toYaml)) }}
-{{- end }}
-{{- toJson .Values.drivers }}
-{{- end }}
-
 {{/* Values that are valid, but of which no Pod can come that works. */}}
 {{- define "hub.check" -}}
 {{- if and .Values.openshift .Values.hostSockets.enabled }}

@@ -73,6 +73,18 @@ subjects:
 {{ .Values.proxies.existingSecret | default (printf "%s-client-tls" (include "hub.name" .)) }}
 {{- end }}
 
+{{/* The drivers by name, as JSON. */}}
+{{- define "hub.drivers" -}}
+{{- if kindIs "slice" .Values.drivers }}
+{{- $map := dict }}
+{{- range .Values.drivers }}
+{{- $_ := set $map .name (omit . "name") }}
+{{- end }}
+{{- fail (printf "drivers: this is a list; write a map by the names of the drivers, so that files of values can be merged:\n\n%s\n" (dict "drivers" $map | toYaml)) }}
+{{- end }}
+{{- toJson .Values.drivers }}
+{{- end }}
+
 {{/* discovery.csiDrivers as JSON, {} if it is not enabled. */}}
 {{- define "hub.csiDrivers" -}}
 {{- $objects := get .Values.discovery "csiDrivers" | default dict -}}

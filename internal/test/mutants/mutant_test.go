@@ -1,6 +1,20 @@
 package mutants
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -40,4 +54,124 @@ func TestEachMutantHasANameAHarmAndAKiller(t *testing.T) {
 	if least := 25; len(seen) < least {
 		t.Errorf("there are %d mutants, want at least %d", len(seen), least)
 	}
+}
+
+// TestEachMutantFitsIntoTheCode finds mutants whose text the code does not have any more, or that do not compile.
+func TestEachMutantFitsIntoTheCode(t *testing.T) {
+	rewritten, errs := rewrite(rows)
+	for _, err := range errs {
+		t.Error(err)
+	}
+	if t.Failed() {
+		return
+	}
+	var folders []string
+	for file := range rewritten {
+		if folder := path.Dir(file); !slices.Contains(folders, folder) {
+			folders = append(folders, folder)
+		}
+	}
+	slices.Sort(folders)
+	listed := list(t, folders)
+	set := token.NewFileSet()
+	imports := importer.ForCompiler(set, "gc", func(name string) (io.ReadCloser, error) {
+		if listed[name].Export == "" {
+			return nil, errors.New("no export data of " + name)
+		}
+		return os.Open(listed[name].Export)
+	})
+	for _, folder := range folders {
+		var files []*ast.File
+		for _, name := range append(listed[module+"/"+folder].GoFiles, switchFile) {
+			var text any // nil: as on disk
+			if source, ok := rewritten[path.Join(folder, name)]; ok {
+				text = source
+			}
+			file, err := parser.ParseFile(set, filepath.Join(root, folder, name), text, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, file)
+		}
+		check := types.Config{Importer: imports, Error: func(err error) { t.Error(err) }}
+		_, _ = check.Check(module+"/"+folder, set, files, nil) // Error has reported the errors
+	}
+}
+
+// module is the path of the module.
+const module = "github.com/csi-attach-hub/csi-attach-hub"
+
+// listedPackage is what go list says of a package.
+type listedPackage struct {
+	ImportPath, Export string
+	GoFiles            []string
+}
+
+// list returns some packages and all that they import, by import path, with the files of their export data. go builds what its
+// cache does not have.
+func list(t *testing.T, folders []string) map[string]listedPackage {
+	t.Helper()
+	arguments := []string{"list", "-export", "-deps", "-json=ImportPath,Export,GoFiles"}
+	if raceDetector {
+		arguments = append(arguments, "-race") // the other tests have built these
+	}
+	for _, folder := range folders {
+		arguments = append(arguments, "./"+folder)
+	}
+	command := exec.Command("go", arguments...)
+	command.Dir = root
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("go list: %v: %s", err, &stderr)
+	}
+	all := map[string]listedPackage{}
+	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
+		var p listedPackage
+		if err := decoder.Decode(&p); err == io.EOF {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all[p.ImportPath] = p
+	}
+}
+
+// TestEachKillerIsATest finds killers that were renamed or removed.
+func TestEachKillerIsATest(t *testing.T) {
+	tests := map[string]map[string]bool{} // by folder
+	for _, m := range rows {
+		for _, text := range m.killed {
+			k := killerOf(text)
+			if tests[k.folder] == nil {
+				tests[k.folder] = testsOf(t, k.folder)
+			}
+			if !tests[k.folder][k.test] {
+				t.Errorf("mutant %q: folder %q has no test %q", m.name, k.folder, k.test)
+			}
+		}
+	}
+}
+
+// testsOf returns the names of the tests in a folder.
+func testsOf(t *testing.T, folder string) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
+				found[f.Name.Name] = true
+			}
+		}
+	}
+	return found
 }

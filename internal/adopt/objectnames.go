@@ -3,11 +3,7 @@ package adopt
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
-	"strconv"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -41,25 +37,6 @@ func Base(driver string) string {
 	}
 	sum := sha256.Sum256([]byte(driver))
 	return strings.TrimRight(base[:maxBase-9], "-") + "-" + hex.EncodeToString(sum[:4])
-}
-
-// yamlString returns a text as YAML, in quotes where it needs them: namespaces can be called 1234, 1e3, true or null.
-func yamlString(text string) string {
-	plain, err := yaml.Marshal(text)
-	if err != nil || strings.TrimSuffix(string(plain), "\n") != text || text[0] <= '9' { // YAML 1.1 and 1.2 read digits differently
-		return strconv.Quote(text)
-	}
-	return text
-}
-
-var shellWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// quoted returns a word as a shell takes it.
-func quoted(word string) string {
-	if shellWord.MatchString(word) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // DriverLabel is the label of the driver's Pods with a proxy.

@@ -6,12 +6,6 @@ import (
 	"time"
 )
 
-// Workers returns how many items of a lane may run now, with the workers that the other lane lends it.
-func (q *Queue) Workers(l Lane, now time.Time) int {
-	defer q.lock()()
-	return q.most(l, now)
-}
-
 // All returns the progress of all items, and whether they are all the work that the objects require. They are not before the driver
 // could be called for the first time in a term, and after the term.
 func (q *Queue) All() (all map[Key]Progress, complete bool) {
@@ -66,6 +60,12 @@ func (q *Queue) IsCalling() bool {
 func (q *Queue) IsWedged(now time.Time) bool {
 	defer q.lock()()
 	return !q.looked.IsZero() && now.Sub(q.looked) > WedgedAfter && (q.idle(now) < -WedgedAfter || q.pick(now) != nil)
+}
+
+// Workers returns how many items of a lane may run now, with the workers that the other lane lends it.
+func (q *Queue) Workers(l Lane, now time.Time) int {
+	defer q.lock()()
+	return q.most(l, now)
 }
 
 // FullNode is a full node at one moment.
