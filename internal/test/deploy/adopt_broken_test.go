@@ -15,10 +15,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// Without these the rows would be green for any user and file mode.
+// Without these the rows of TestDriversAreMovedToTheHubAndBackByWhatAdoptWrites would be green for any user and file mode.
 func TestProxyDoesNotServeADriverWithAnotherUserKeyOrSocket(t *testing.T) {
 	a := newAdopters(t)
 	if a.kubelet.setpriv == "" {
@@ -41,6 +42,17 @@ func TestProxyDoesNotServeADriverWithAnotherUserKeyOrSocket(t *testing.T) {
 			}
 		}
 	}
+	prepared, workloads := map[string]*handover{}, map[string]*unstructured.Unstructured{}
+	for _, row := range []adoptRow{ebs, vsphere} {
+		folder, err := a.adopt(row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, objects := a.begin(t, row, folder), build(t, folder+"/observe")
+		s.applier.apply(objects...)
+		s.prepare()
+		prepared[row.manifest], workloads[row.manifest] = s, workloadOf(objects)
+	}
 	for _, test := range []struct {
 		name   string
 		row    adoptRow
@@ -48,7 +60,6 @@ func TestProxyDoesNotServeADriverWithAnotherUserKeyOrSocket(t *testing.T) {
 		want   string
 		log    []string // of the proxy
 	}{
-		{"unchanged", ebs, func(*corev1.Pod) {}, "ok", nil},
 		{"another user", ebs, func(pod *corev1.Pod) { proxy(pod).SecurityContext.RunAsUser = new(int64(65532)) }, "csi.sock: permission denied",
 			[]string{"Cannot open the driver's socket", "permission denied", "uid=65532", "owner=1000", "runAsUser of the proxy is its owner"}},
 		{"root beside runAsNonRoot", ebs, func(pod *corev1.Pod) { proxy(pod).SecurityContext.RunAsUser = new(int64(0)) }, "CreateContainerConfigError", nil},
@@ -62,29 +73,23 @@ func TestProxyDoesNotServeADriverWithAnotherUserKeyOrSocket(t *testing.T) {
 			[]string{"Cannot open the driver's socket", "csi-provisioner.sock", "no such file", "--target is its path"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			folder, err := a.adopt(test.row)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := a.begin(t, test.row, folder)
-			objects := build(t, folder+"/observe")
-			s.applier.apply(objects...)
-			s.prepare()
-			pod, err := s.applier.createPod(a.kubelet.client, workloadOf(objects))
+			s := prepared[test.row.manifest]
+			pod, err := s.applier.createPod(a.kubelet.client, workloads[test.row.manifest])
 			s.must(err)
 			test.change(pod)
-			s.pod, err = a.kubelet.start(a.ctx, pod, test.row.drivers)
+			p, err := a.kubelet.start(a.ctx, pod, test.row.drivers)
+			defer func() { _ = p.stop(context.Background()) }()
 			if err != nil {
 				if !strings.Contains(err.Error(), test.want) {
 					t.Errorf("%v, want %s", err, test.want)
 				}
 				return
 			}
-			said, process := "", s.pod.running[proxy(pod).Name]
+			said, process := "", p.running[proxy(pod).Name]
 			ctx, cancel := context.WithTimeout(a.ctx, stepTimeout)
 			defer cancel()
 			poll(ctx, t, "the proxy is ready or says why not", func() bool {
-				said = s.readiness(proxy(pod)) + process.LastLines(5)
+				said = p.readiness(t, proxy(pod)) + process.LastLines(5)
 				return strings.Contains(said, test.want) || strings.HasPrefix(said, "ok")
 			})
 			if !strings.Contains(said, test.want) {
@@ -101,15 +106,17 @@ func TestProxyDoesNotServeADriverWithAnotherUserKeyOrSocket(t *testing.T) {
 }
 
 // readiness returns the answer of a container to its readiness probe, "" if there is none.
-func (s *handover) readiness(c *corev1.Container) string {
+func (p *runningPod) readiness(t *testing.T, c *corev1.Container) string {
 	get := c.ReadinessProbe.HTTPGet
-	response, err := http.Get(fmt.Sprintf("http://%s:%s%s", s.pod.ip, get.Port.String(), get.Path))
+	response, err := http.Get(fmt.Sprintf("http://%s:%s%s", p.ip, get.Port.String(), get.Path))
 	if err != nil {
 		return ""
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	s.must(err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if response.StatusCode == http.StatusOK {
 		return "ok"
 	}

@@ -29,22 +29,18 @@ func (r adoptRow) name() string {
 
 const pluginProxy = "/var/lib/csi/sockets/pluginproxy/csi.sock"
 
-// One for each shape of a manifest, which differ in the kind of the workload, in the users and the fsGroup, in the host's
-// network, in where the socket is, in the number of csi-attachers, and in who has the Lease.
+// They differ in the kind of the workload, in the users and the fsGroup, in the host's network, in where the socket is, in the
+// number of csi-attachers, and in who has the Lease. The tests of internal/adopt have all other manifests.
 var proxyRows = []adoptRow{
 	{manifest: "ebs", drivers: []standIn{{"ebs.csi.aws.com", "ebs-plugin", pluginProxy}}},
 	{manifest: "vsphere", drivers: []standIn{{"csi.vsphere.vmware.com", "vsphere-csi-controller", "/csi/csi.sock"}}},
-	{manifest: "ceph-rbd", drivers: []standIn{{"rbd.csi.ceph.com", "csi-rbdplugin", "/csi/csi-provisioner.sock"}}},
 	{manifest: "daemonset", drivers: []standIn{{"block.csi.example.com", "driver", pluginProxy}}},
 	{manifest: "alibaba", flags: []string{"--driver=external-disk-attacher=diskplugin.csi.alibabacloud.com",
 		"--driver=external-oss-attacher=ossplugin.csi.alibabacloud.com"},
 		drivers: []standIn{
 			{"diskplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/diskplugin.csi.alibabacloud.com/csi.sock"},
 			{"ossplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/ossplugin.csi.alibabacloud.com/csi.sock"}}},
-	{manifest: "statefulset", drivers: []standIn{{"san.csi.example.com", "san-driver", "/csi/csi.sock"}}},
-	{manifest: "gce-pd", drivers: []standIn{{"pd.csi.storage.gke.io", "gce-pd-driver", "/csi/csi.sock"}}},
 	{manifest: "synology", withoutLease: true, drivers: []standIn{{"csi.san.synology.com", "csi-plugin", pluginProxy}}},
-	{manifest: "ibm-vpc", withoutLease: true, drivers: []standIn{{"vpc.block.csi.ibm.io", "iks-vpc-block-driver", "/csi/csi-vpc.sock"}}},
 }
 
 const dropIn = "--mode=drop-in"

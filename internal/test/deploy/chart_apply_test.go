@@ -39,7 +39,7 @@ func TestChartIsTakenByARealAPIServerWithAnySwitches(t *testing.T) {
 func TestHelmInstallsUpgradesAndRemovesTheChart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	newApplier(ctx, t) // defines the kinds of other projects
+	a := newApplier(ctx, t) // defines the kinds of other projects
 	plane, name := testbed.Shared(t), "helm-hub"
 	kubeconfig := plane.Kubeconfig()
 	flags := genericclioptions.NewConfigFlags(false)
@@ -71,7 +71,7 @@ func TestHelmInstallsUpgradesAndRemovesTheChart(t *testing.T) {
 	if _, err := plane.Clientset().CoreV1().Secrets(name).Create(ctx, ca, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	bundles := newApplier(ctx, t).dynamic.Resource(schema.GroupVersionResource{Group: "trust.cert-manager.io", Version: "v1alpha1", Resource: "bundles"})
+	bundles := a.dynamic.Resource(schema.GroupVersionResource{Group: "trust.cert-manager.io", Version: "v1alpha1", Resource: "bundles"})
 	upgrade := action.NewUpgrade(config)
 	upgrade.Namespace, upgrade.WaitStrategy, upgrade.ServerSideApply = name, kube.HookOnlyStrategy, "true"
 	if _, err := upgrade.RunWithContext(ctx, name, chart, mergeValues(v, at("defaults.workers", 7))); err != nil {
@@ -97,11 +97,11 @@ func TestHelmInstallsUpgradesAndRemovesTheChart(t *testing.T) {
 		t.Errorf("the Bundle is left: %v", err)
 	}
 	for _, o := range (release{name: name, namespace: name}).render(t, v) {
-		mapping, err := newApplier(ctx, t).mapper.RESTMapping(o.GroupVersionKind().GroupKind())
+		mapping, err := a.mapper.RESTMapping(o.GroupVersionKind().GroupKind())
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = newApplier(ctx, t).dynamic.Resource(mapping.Resource).Namespace(o.GetNamespace()).Get(ctx, o.GetName(), metav1.GetOptions{})
+		_, err = a.dynamic.Resource(mapping.Resource).Namespace(o.GetNamespace()).Get(ctx, o.GetName(), metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			t.Errorf("%s %s/%s is left: %v", o.GetKind(), o.GetNamespace(), o.GetName(), err)
 		}

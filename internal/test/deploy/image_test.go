@@ -125,8 +125,8 @@ func TestImage(t *testing.T) {
 	})
 
 	t.Run("is the same from another folder, at another time, with another umask", func(t *testing.T) {
-		again := newBuildah(t).makeImage(copyOfSources(t), "077", "ARCHITECTURES=amd64")
-		for _, m := range made {
+		again := newBuildah(t).makeImage(copyOfSources(t), "077", "ARCHITECTURES=amd64", "PROGRAMS=csi-attach-proxy") // the other images have the same recipe
+		for _, m := range made[2:] {
 			was, now := openArchive(t, filepath.Join(dir, m.archive)), openArchive(t, filepath.Join(again, m.archive))
 			for blob := range now { // but the list of platforms
 				if blob != "index.json" && blob != now.list(t).path() && was[blob] == nil {

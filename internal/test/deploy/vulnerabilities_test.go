@@ -4,17 +4,23 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// checkVulnerabilities runs `make vulnerabilities`.
+var buildTools sync.Once
+
+// checkVulnerabilities runs `make vulnerabilities`. The first run builds the tools.
 func checkVulnerabilities(t *testing.T, variables ...string) (output string, failed bool) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("builds tools")
 	}
-	cmd := exec.CommandContext(t.Context(), "env", append([]string{"-u", "GOVULNDB", "make", "-C", "..", "vulnerabilities"}, variables...)...)
+	built := []string{"-o", "tools"}
+	buildTools.Do(func() { built = nil })
+	cmd := exec.CommandContext(t.Context(), "env", slices.Concat([]string{"-u", "GOVULNDB", "make", "-C", "..", "vulnerabilities"}, built, variables)...)
 	out, err := cmd.CombinedOutput()
 	if _, isExit := err.(*exec.ExitError); err != nil && !isExit {
 		t.Fatal(err)
@@ -47,7 +53,7 @@ func TestVulnerabilityDatabaseThatCannotBeReadFailsUnlessNoConnectionCanBeMade(t
 		t.Errorf("a folder that does not exist: failed %v:\n%s", failed, out)
 	}
 	t.Setenv("https_proxy", "http://127.0.0.1:1")
-	if out, failed := checkVulnerabilities(t, "-o", "tools"); failed || !strings.Contains(out, says+"https://vuln.go.dev cannot be read") {
+	if out, failed := checkVulnerabilities(t); failed || !strings.Contains(out, says+"https://vuln.go.dev cannot be read") {
 		t.Errorf("no connection: failed %v:\n%s", failed, out)
 	}
 }
