@@ -65,7 +65,7 @@ func TestASoakGivesSamplesAndAVerdict(t *testing.T) {
 	t.Parallel()
 	o := options(t, false)
 	o.Drivers = 1
-	r, err := Soak(t.Context(), o, 10*time.Second)
+	r, err := Soak(t.Context(), o, leastSamples*sampleEvery)
 	if err != nil {
 		t.Fatal(err)
 	}
