@@ -49,7 +49,8 @@ endif
 browser: ## install Debian's chromium, which the tests of the status page need (as root)
 	@command -v chromium || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 
-vet: ## run go vet in all modules; make test leaves it out
+# make lint has it too.
+vet:
 	@for module in . $(TESTS) $(CONTROLPLANE) $(CSIATTACHER); do (cd $$module && go vet ./...) || exit 1; done
 
 # What only tests use is dead too, but for the packages that are for tests.
@@ -80,7 +81,7 @@ vulnerabilities: tools ## look for known vulnerabilities in code that is called;
 	  echo "== $$module"; $(TOOLS)/govulncheck -C $$module -db '$(DATABASE)' -test ./... || exit 1; \
 	done
 
-tools: ## build staticcheck, deadcode and govulncheck, in the versions that the Makefile names
+tools:
 	@for tool in $(STATICCHECK) $(DEADCODE) $(GOVULNCHECK); do \
 	  GOBIN=$(CURDIR)/$(TOOLS) go install $$tool || { echo "$$tool cannot be built: see above. Its source comes from GOPROXY=$$(go env GOPROXY | sed 's!//[^/,|]*@!//!g')."; exit 1; }; \
 	done
@@ -133,7 +134,8 @@ pictures: browser graphviz ## draw the pictures of the README again
 	sed '$(LIGHT)' $(PICTURES)/overview.dot | $(DRAW) > $(PICTURES)/overview-light.svg
 	sed '$(DARK)' $(PICTURES)/overview.dot | $(DRAW) > $(PICTURES)/overview-dark.svg
 
-graphviz: ## install Debian's graphviz, which draws the diagram of the README (as root)
+# Debian's graphviz draws the diagram of the README.
+graphviz:
 	@command -v dot || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends graphviz fonts-dejavu-core; }
 
 # CSI_ATTACHER=path measures that csi-attacher too, CSI_ATTACHER=build the one of internal/test/world/csiattacher. BENCH=case runs one case. ROUNDS=n sets the rounds.

@@ -44,38 +44,53 @@
 //
 // # Where is it decided
 //
-//	a VolumeAttachment is deleted during its attach call  hub/reconcile/execute.go:look: the run ends, and the item goes to the other lane; hub/reconcile/worker.go:failed
+//	a VolumeAttachment is deleted during its attach call  hub/reconcile/execute.go:look ends the run, and the item goes to the other lane: hub/reconcile/worker.go:failed
 //	one call for a volume at a time                       hub/queue/volume.go:next
 //	an attach waits for a detach elsewhere                hub/queue/volume.go:detachFirst; hub/queue/work.go:MayCall, right before the call
-//	a VolumeAttachment has vanished                       hub/reconcile/enqueue.go:attachmentGone; its volume is dangling: hub/volume/dangling.go:disown, hub/reconcile/dangling.go:workOnDangling
-//	an error proves nothing about the volume              hub/volume/effects.go:Apply: it stays Uncertain; a dangling volume is given up by hub/volume/dangling.go:Hopeless
-//	`workers: 50` becomes a limit of the queue            registry/settings.go; hub/reconcile/reconciler.go:SetLimits; hub/queue/lanes.go:mayStart, hub/queue/lanes.go:most
-//	a replica that was frozen does not call               hub/lease/term.go:check; asked by hub/reconcile/call.go:mayCall, and at each message by hub/csiclient/sendguard.go
-//	and does not write                                    hub/lease/term.go:check; asked by hub/attach/writer.go:send
+//	a VolumeAttachment has vanished                       hub/reconcile/enqueue.go:attachmentGone; its volume is dangling then: hub/reconcile/dangling.go:workOnDangling
+//	which gRPC errors are final                           none is: the volume stays Uncertain, hub/volume/effects.go:Apply
+//	how long a failed operation pauses                    hub/reconcile/worker.go:backoff, by the code of the error: hub/reconcile/worker.go:passesSoon
+//	a dangling volume is given up                         hub/volume/dangling.go:Hopeless
+//	`workers: 50` becomes a limit of the queue            hub/reconcile/reconciler.go:SetLimits; hub/queue/lanes.go:mayStart
+//	a replica that was frozen does not call or write      hub/lease/term.go:check; asked by hub/reconcile/call.go:mayCall and hub/attach/writer.go:send
+//	a message does not leave after its lease              hub/csiclient/sendguard.go
 //	who serves a driver                                   hub/lease/assignment.go:assign, hub/lease/decision.go:decide
 //	whether this process competes for a driver            hub/driver/role.go:takeRole; hub/lease/candidate.go
-//	a volume may name a Secret                            registry/secret.go:CheckSecret; hub/driver/manager.go:readSecret; for a detach too, hub/attach/attacher.go:UnpublishSecrets
+//	a volume may name a Secret                            registry/secret.go:CheckSecret; hub/driver/manager.go:readSecret
+//	the Secret of a detach                                hub/attach/attacher.go:UnpublishSecrets
 //	a Secret leaves the text of an error                  hub/attach/redactor.go; hub/attach/attacher.go:call; hub/driver/connection.go for Probe and ListVolumes
 //	how many listings confirm that a volume is missing    hub/drift/missing.go:compare
 //	how many confirm that it is attached too much         hub/drift/dangling.go:checkDangling
-//	how long a listing may be and take                    hub/csiclient/listing.go, hub/csiclient/limits.go; hub/drift/watch.go:Check
+//	how long a listing may be, and take                   hub/csiclient/listing.go; hub/drift/watch.go:Check
 //	a panic restarts its driver alone                     hub/driver/role.go:run ends the run, hub/driver/manager.go:Serve begins the next one
 //	a driver is gone and comes back                       hub/driver/connection.go:stayConnected; behind a proxy, internal/proxy/proxy.go
-//	how long a failed operation pauses                    hub/reconcile/worker.go:backoff
 //	what a full node is                                   hub/reconcile/worker.go:isNodeFull; hub/queue/node.go:AnsweredLocked, hub/queue/node.go:offer
-//	one bad file of several                               registry/load.go:load
-//	the health of a driver                                hub/status/driver_health.go:HealthOfDriver; verdicts about its service hub/status/diagnose_driver.go:DiagnoseDriver
+//	drivers.yaml is read again; one bad file of several   registry/file.go:Run; registry/load.go:load
 //	which methods the proxy refuses                       internal/proxy/calls.go:ServeHTTP
 //	the order of a stop                                   calls hub/driver/lifecycle.go:run, lease hub/lease/candidate.go:attempt, then the services cmd/csi-attach-hub/hub.go:runWithServices
+//
+// # Around the core
+//
+//	the health of a driver                         hub/status/driver_health.go:HealthOfDriver; of a VolumeAttachment, hub/status/attachment_health.go
+//	the first line of `status` and of the page     hub/status/headline.go:Headline
+//	the data of the page                           hub/status/view.go:look; its rows hub/status/pages.go
+//	a metric; an alert                             the list in hub/status/doc.go, its values hub/status/collector.go:addDriver; deploy/chart/files/alerts.yaml
+//	the advice for an error of a call              hub/diagnosis/cause.go:Action; of connecting, hub/diagnosis/cause.go:ParseRefusal
+//	the order in which `explain` asks              internal/explain/walk.go:explain as far as the VolumeAttachment, then internal/explain/attach.go:operation
+//	what `adopt` takes for a csi-attacher          internal/adopt/attacher.go:IsAttacher
+//	the rights on Secrets, on Leases, on all else  deploy/chart/templates/secrets.yaml, deploy/chart/templates/leases.yaml, deploy/chart/templates/rights.yaml
+//	a rule of safety                               internal/test/safety/rule.go
+//	how to write a test, and see a seed again      internal/test/doc.go
 //
 // # How to add
 //
 // A setting: a row in registry/settings.go and its field in registry/driver.go; its use, read through Settings() at each use; its row in
 // deploy/CONFIGURE.md and in drivers.yaml (registry's tests name what is missing); `make manifests` writes the chart's schema.
 //
-// A verdict: its constant in hub/diagnosis/verdict.go; its advice where the Diagnosis is made: hub/diagnosis/cause.go if the text of an
-// error shows it, hub/status/diagnose.go for a VolumeAttachment, hub/status/diagnose_driver.go for a driver, hub/view/faults.go for the
-// objects of an attached volume; its row in deploy/OPERATE.md, which a test misses. All views show it then.
+// A verdict: its constant in hub/diagnosis/verdict.go, and its row in deploy/OPERATE.md, which a test misses. Its advice stands where the
+// Diagnosis is made: hub/diagnosis/cause.go for the text of an error, hub/status/diagnose.go for a VolumeAttachment,
+// hub/status/diagnose_driver.go for a driver, hub/view/faults.go for the objects of an attached volume. All views show these. Verdicts
+// about objects that only explain reads stand in internal/explain.
 //
 // A CSI call: its method in hub/csiclient/session.go and in Session of hub/driver/connection.go, with redacted texts
 // (TestEachMethodOfASessionIsRedacted fails without); its name and largest answer in internal/proxy/calls.go; its answer and books in

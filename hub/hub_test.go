@@ -56,7 +56,7 @@ func TestMapNamesWhatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := regexp.MustCompile(`([\w/-]+\.go)(?::(\w+))?`).FindAllStringSubmatch(string(text), -1)
+	all := regexp.MustCompile(`(\w+/[\w/-]+\.(?:go|yaml|md))(?::(\w+))?`).FindAllStringSubmatch(string(text), -1)
 	if len(all) < 30 {
 		t.Errorf("the map names %d files", len(all))
 	}

@@ -7,8 +7,8 @@
 // something, has not.
 //
 // The flow of a demo: scene.go starts a world with the drivers and objects that
-// behaviours.go and workload.go describe; demo.go makes Pods, deletes them, waits and
-// prints what is attached meanwhile; audit.go judges the drivers' books.
+// behaviours.go and workload.go describe; demo.go makes Pods, deletes them, waits,
+// prints what is attached meanwhile, and judges the drivers' books.
 //
 // A sandbox is a scene that users change: sandbox_verbs.go serves what they may do to its drivers, hubs and
 // Pods, and asks for it from a shell; recipes.txt says what to try.

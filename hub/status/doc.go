@@ -98,6 +98,7 @@
 //	attach_hub_call_oldest_seconds{driver,operation}        of calls in flight; 0 if there is none
 //	attach_hub_stuck{driver,operation}
 //	attach_hub_dangling_publications{driver}                attached without a VolumeAttachment
+//	attach_hub_waiting_for_capacity{driver}                 attaches whose node is full
 //	attach_hub_unserved_volumeattachments{attacher}        100 attachers, the rest as "other"
 //	attach_hub_unserved_oldest_seconds{attacher}           since one of them waits without a sign of an attacher
 //	attach_hub_registry_conflicts{driver}

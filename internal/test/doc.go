@@ -14,6 +14,14 @@
 //
 // Tests of one package stand beside it. Tests of the whole hub are in hub/tests, tests of the programs in cmd.
 //
+// # Write a test
+//
+//	inVirtualTime(t, func(v *virtual) {...})           hub/tests/virtual_test.go: hub, driver and API server in memory, hours in no time; for all variants
+//	newWorld(t)                                        hub/tests/world_test.go: a real API server and sockets; once per behaviour
+//	testbed.RunMain in TestMain, testbed.Shared(t)     a real API server in a test of another package
+//
+// hub/tests has one file per behaviour: move_test.go begins with a short example of each kind.
+//
 // # Run
 //
 //	go test ./hub/queue                                a package; no test needs anything that is not in the repository
@@ -27,7 +35,7 @@
 //
 // A test that draws prints its seed when it fails:
 //
-//	SEED=291 go test -run Whatever ./hub/tests         with the log of the hubs; SEEDS=300 runs that many seeds
+//	SEED=291 go test -run WhateverHappens ./hub/tests  with the log of the hubs; SEEDS=300 runs that many seeds
 //	make chaos SEED=401 FAULTS=1000                    the same faults; the timing of processes differs
 //	make crashes CRASHES=text                          only the points with the text in their name
 //	make mutants MUTANT=text
@@ -36,7 +44,7 @@
 //
 // # Profile
 //
-//	go test -run NONE -bench Route -cpuprofile cpu.out ./hub/driver
+//	go test -run NONE -bench Event -cpuprofile cpu.out ./hub/driver
 //	csi-attach-hub --profiling ...                     serves /debug/pprof on the loopback address of --http-endpoint
 //
 // How to add a setting or a CSI call: hub/doc.go.
