@@ -16,6 +16,16 @@ import (
 // of the file from being served.
 const sourceTimeout = 30 * time.Second
 
+// Registry decides which drivers are to be served, from the file and from what the Source of CSIDriver objects
+// sees, which it starts and stops as the file says.
+type Registry struct {
+	file    ConfigSource
+	objects Source
+	updates chan Snapshot // holds the latest one; Run alone sends
+
+	conflicts atomic.Pointer[[]Conflict]
+}
+
 // Source looks for drivers: first it sends every driver that it sees, as soon as it knows all,
 // then again after each change. It extracts and does not decide: a Driver from it has no
 // Settings, and its Endpoint is what somebody wrote, unchecked, or "" where nobody did.
@@ -33,16 +43,6 @@ type ConfigSource interface {
 	Config() *Config
 	// Run calls changed, which does not block, after each change of Config. It ends as a Source.
 	Run(ctx context.Context, changed func())
-}
-
-// Registry decides which drivers are to be served, from the file and from what the Source of CSIDriver objects
-// sees, which it starts and stops as the file says.
-type Registry struct {
-	file    ConfigSource
-	objects Source
-	updates chan Snapshot // holds the latest one; Run alone sends
-
-	conflicts atomic.Pointer[[]Conflict]
 }
 
 // New returns the Registry of the drivers that the file lists, and of those that the Source of

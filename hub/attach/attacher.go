@@ -12,13 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Controller is the CSI controller of a driver.
-type Controller interface {
-	// Both block until the driver has answered or ctx ends. Errors are gRPC statuses.
-	ControllerPublishVolume(context.Context, *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error)
-	ControllerUnpublishVolume(context.Context, *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error)
-}
-
 // Attacher carries out the steps of plans for one driver: the steps of the Writer that it embeds, and
 // Secrets, Publish and Unpublish. Each step blocks until it is done, keeps no state and does
 // not change its arguments. An Attacher is a value: make one where you need it.
@@ -35,6 +28,13 @@ type Attacher struct {
 	ReadSecret func(context.Context, corev1.SecretReference) (*corev1.Secret, error)
 	// Redactor is shared by all Attachers of a driver, and knows the secrets of their calls in flight.
 	Redactor *Redactor
+}
+
+// Controller is the CSI controller of a driver.
+type Controller interface {
+	// Both block until the driver has answered or ctx ends. Errors are gRPC statuses.
+	ControllerPublishVolume(context.Context, *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error)
+	ControllerUnpublishVolume(context.Context, *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error)
 }
 
 // CallError is the error of a CSI call. Its text is that of the gRPC status, as in the

@@ -9,6 +9,20 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
+// Inputs are the inputs of a decision about one VolumeAttachment. The objects belong to caches and
+// are never changed.
+type Inputs struct {
+	VolumeAttachment *storagev1.VolumeAttachment
+	PersistentVolume *Volume            // nil: inline volume, or not found
+	CSINode          *storagev1.CSINode // nil: not found
+	// Lost: the status says attached, and ListVolumes does not report the volume on the node.
+	Lost bool
+	// Unpublished: ControllerUnpublishVolume has succeeded since the last publish.
+	Unpublished bool
+	// Published is the record of a publish that has succeeded, and that the status does not have yet. Nil: there is none.
+	Published *Record
+}
+
 // Driver has the inputs of decisions that are the same for all objects of a CSI driver.
 type Driver struct {
 	Name          string // of the CSI driver
@@ -39,20 +53,6 @@ func (d Driver) RecordedCalls(attachmentsOf func(driver string) []*storagev1.Vol
 // RecordsCall reports whether a VolumeAttachment records that an attacher called the driver.
 func (d Driver) RecordsCall(va *storagev1.VolumeAttachment) bool {
 	return va.Annotations[AnnotationNodeID] != "" || HasFinalizer(va.Finalizers, Finalizer(d.Name))
-}
-
-// Inputs are the inputs of a decision about one VolumeAttachment. The objects belong to caches and
-// are never changed.
-type Inputs struct {
-	VolumeAttachment *storagev1.VolumeAttachment
-	PersistentVolume *Volume            // nil: inline volume, or not found
-	CSINode          *storagev1.CSINode // nil: not found
-	// Lost: the status says attached, and ListVolumes does not report the volume on the node.
-	Lost bool
-	// Unpublished: ControllerUnpublishVolume has succeeded since the last publish.
-	Unpublished bool
-	// Published is the record of a publish that has succeeded, and that the status does not have yet. Nil: there is none.
-	Published *Record
 }
 
 // Operation is the operation that a VolumeAttachment requires.

@@ -8,12 +8,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// Target is a volume and a node that it is, or may be, attached to.
-type Target struct {
-	VolumeHandle string
-	NodeID       string
-}
-
 // Plan is the steps that one VolumeAttachment needs. Steps that it does not need are nil.
 type Plan struct {
 	Operation Operation
@@ -30,6 +24,12 @@ type Plan struct {
 	// StatusFirst: the status of the VolumeAttachment to detach is written before all else, because it is not being
 	// deleted, or its volume is detached already.
 	StatusFirst bool
+}
+
+// Target is a volume and a node that it is, or may be, attached to.
+type Target struct {
+	VolumeHandle string
+	NodeID       string
 }
 
 // Decide returns the plan for a VolumeAttachment. The plan is empty if the VolumeAttachment requires

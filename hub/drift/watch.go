@@ -34,15 +34,6 @@ const (
 	longestPause = time.Hour
 )
 
-// Session is a connection to a driver that lists its volumes with their nodes.
-type Session interface {
-	ListVolumes(ctx context.Context, pageSize int) (listed csiclient.Published, took time.Duration, err error)
-	Ended() context.Context // ends when it takes no further call
-}
-
-// driftDetected is the reason of the Events.
-const driftDetected = "DriftDetected"
-
 // Watch compares the list of one driver during one term of its lease, and acts on the differences.
 type Watch struct {
 	Decider  func() attach.Driver
@@ -76,6 +67,15 @@ type Watch struct {
 	mu       sync.Mutex
 	dangling map[attach.Target]*dangling // as the driver lists them; Check replaces the map, guarded by mu
 }
+
+// Session is a connection to a driver that lists its volumes with their nodes.
+type Session interface {
+	ListVolumes(ctx context.Context, pageSize int) (listed csiclient.Published, took time.Duration, err error)
+	Ended() context.Context // ends when it takes no further call
+}
+
+// driftDetected is the reason of the Events.
+const driftDetected = "DriftDetected"
 
 // Pause returns the time from one listing to the next, and to the first. It doubles with each listing that fails.
 func (w *Watch) Pause(s registry.Settings) time.Duration {

@@ -27,6 +27,24 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
+// Manager serves one driver for as long as the registry lists it. It owns what is known about the driver:
+// one value under one mutex, with one channel that is closed at every change. Loops wait for a change, and
+// then read the whole value again.
+type Manager struct {
+	reconcile.Options // of the Workers of all terms
+	options           *Options
+
+	stateLog *loglimit.Limiter
+
+	mu           sync.Mutex
+	logged       loggedState                // guarded by mu, so that the last line has the present state
+	loggedReason loglimit.Problem           // guarded by mu
+	failures     []status.Failure           // of operations, the latest first; it is replaced, not changed; guarded by mu
+	state        state                      // guarded by mu
+	changed      chan struct{}              // closed at the next change of state; guarded by mu
+	endings      map[context.Context]func() // of while: ends the context if its condition does not hold any more; guarded by mu
+}
+
 // Options are what all Managers share.
 type Options struct {
 	// Kube is the client for all reads and writes. It should have no rate limit of its
@@ -63,24 +81,6 @@ type Options struct {
 func (o *Options) LeaseOf(d registry.Driver) lease.Name {
 	of := d.LeaseOf()
 	return lease.Name{Namespace: cmp.Or(of.Namespace, o.LeaseNamespace), Name: of.Name}
-}
-
-// Manager serves one driver for as long as the registry lists it. It owns what is known about the driver:
-// one value under one mutex, with one channel that is closed at every change. Loops wait for a change, and
-// then read the whole value again.
-type Manager struct {
-	reconcile.Options // of the Workers of all terms
-	options           *Options
-
-	stateLog *loglimit.Limiter
-
-	mu           sync.Mutex
-	logged       loggedState                // guarded by mu, so that the last line has the present state
-	loggedReason loglimit.Problem           // guarded by mu
-	failures     []status.Failure           // of operations, the latest first; it is replaced, not changed; guarded by mu
-	state        state                      // guarded by mu
-	changed      chan struct{}              // closed at the next change of state; guarded by mu
-	endings      map[context.Context]func() // of while: ends the context if its condition does not hold any more; guarded by mu
 }
 
 // New returns the Manager of a driver. It does nothing before Serve.

@@ -17,18 +17,18 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// Leases decides which process works for a driver: *lease.Leases.
-type Leases interface {
-	view.Leases
-	// Hold competes for a lease until ctx ends, and blocks until it has released the lease.
-	Hold(ctx context.Context, c lease.Candidacy) error
-}
-
 // role is what this process does for a driver: work for it while it has the lease, watch another attacher, or
 // nothing.
 type role struct {
 	mode  registry.Mode
 	lease lease.Name // whose holder may work for the driver; zero if nobody works for it, or without leases
+}
+
+// Leases decides which process works for a driver: *lease.Leases.
+type Leases interface {
+	view.Leases
+	// Hold competes for a lease until ctx ends, and blocks until it has released the lease.
+	Hold(ctx context.Context, c lease.Candidacy) error
 }
 
 // pausedBy is the reason of a pause.

@@ -11,6 +11,27 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// candidate is one call of Hold.
+type candidate struct {
+	*Leases
+	held      context.Context // of Hold
+	candidacy Candidacy
+	lock      *lock
+	woken     chan struct{} // signalled when the lease or the members have changed; room for one
+
+	// Guarded by Leases.mu.
+	reach  Reach     // the last answer of Candidacy.Reach
+	opened time.Time // when the candidacy was made, or the driver last began to count as callable
+
+	// Used by the goroutine of Hold only.
+	reason     string      // last told to Candidacy.Waiting
+	polled     time.Time   // when the lease was last read because it could not be watched
+	tried      observation // that the last failed attempt was based on
+	retryAt    time.Time   // when to try the same again
+	err        error       // of the last failed attempt or poll
+	passedOver string      // the owner that did not take the lease before this process did
+}
+
 // Candidacy says for which lease to compete, and what to do while it is held.
 type Candidacy struct {
 	Driver string // CSI driver name: what replicas share
@@ -52,27 +73,6 @@ const (
 
 // counts reports whether the driver counts as callable for the other replicas.
 func (r Reach) counts() bool { return r >= JustAway }
-
-// candidate is one call of Hold.
-type candidate struct {
-	*Leases
-	held      context.Context // of Hold
-	candidacy Candidacy
-	lock      *lock
-	woken     chan struct{} // signalled when the lease or the members have changed; room for one
-
-	// Guarded by Leases.mu.
-	reach  Reach     // the last answer of Candidacy.Reach
-	opened time.Time // when the candidacy was made, or the driver last began to count as callable
-
-	// Used by the goroutine of Hold only.
-	reason     string      // last told to Candidacy.Waiting
-	polled     time.Time   // when the lease was last read because it could not be watched
-	tried      observation // that the last failed attempt was based on
-	retryAt    time.Time   // when to try the same again
-	err        error       // of the last failed attempt or poll
-	passedOver string      // the owner that did not take the lease before this process did
-}
 
 // Hold competes for the lease until ctx ends, and serves while it is held. It blocks until
 // the work has ended and the lease is released. The logger of ctx must name the driver, as

@@ -5,6 +5,14 @@ import (
 	"time"
 )
 
+// decision is what to do in a situation.
+type decision struct {
+	take       bool
+	passedOver string    // if take: the owner that did not take the lease itself, if any
+	reason     string    // if not take: why, for people
+	again      time.Time // if not take: when to decide again if nothing changes; zero: only after a change
+}
+
 // situation is what the decision to take a lease depends on.
 type situation struct {
 	now          time.Time
@@ -18,14 +26,6 @@ type situation struct {
 	assigned     assignment // of the driver; zero if no member can call it
 	assignedFrom time.Time  // when the assignment counts
 	settled      bool       // the assignment is known
-}
-
-// decision is what to do in a situation.
-type decision struct {
-	take       bool
-	passedOver string    // if take: the owner that did not take the lease itself, if any
-	reason     string    // if not take: why, for people
-	again      time.Time // if not take: when to decide again if nothing changes; zero: only after a change
 }
 
 func decide(s situation) decision {

@@ -15,11 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Name identifies a Lease object.
-type Name struct{ Namespace, Name string }
-
-func (n Name) String() string { return n.Namespace + "/" + n.Name }
-
 // lock acquires, renews and releases one Lease for this process. It writes what client-go's
 // elector writes (tools/leaderelection with a LeaseLock), so that either can succeed the
 // other. One goroutine at a time may call its methods.
@@ -37,6 +32,11 @@ type lock struct {
 
 	term *Term // from the acquisition to the end of all work, else nil; guarded by Leases.mu
 }
+
+// Name identifies a Lease object.
+type Name struct{ Namespace, Name string }
+
+func (n Name) String() string { return n.Namespace + "/" + n.Name }
 
 var (
 	errStale     = errors.New("the lease has changed since it was last seen")

@@ -11,11 +11,6 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// Kube is the part of the Kubernetes API that has leases; every kubernetes.Interface is one.
-type Kube interface {
-	CoordinationV1() coordinationclient.CoordinationV1Interface
-}
-
 // Options say who competes for leases, where, and how fast.
 type Options struct {
 	// Kube should be a client of its own without a rate limit: requests for volumes that are
@@ -35,6 +30,11 @@ type Options struct {
 	// Alone makes this process compete for every candidacy at once and announce nothing: it
 	// replaces one sidecar and shares no drivers with replicas.
 	Alone bool
+}
+
+// Kube is the part of the Kubernetes API that has leases; every kubernetes.Interface is one.
+type Kube interface {
+	CoordinationV1() coordinationclient.CoordinationV1Interface
 }
 
 // check reports all errors at once.

@@ -18,6 +18,17 @@ const WedgedAfter = time.Minute
 // mostParked is how many items Start parks under one lock of the mutex: others must not wait for it.
 const mostParked = 200
 
+// Queue has the items of one term of a driver's lease, and decides which of them may start. One mutex guards it together
+// with the beliefs. Its methods are safe for concurrent use, and only Run blocks; the caller of a method whose name ends
+// in Locked has locked the mutex.
+type Queue struct {
+	mu       *sync.Mutex // guards all that follows
+	beliefs  Beliefs
+	limits   Limits
+	suspects map[Key]*Item // of the last term
+	term
+}
+
 // Beliefs is what is believed of the driver's volumes, as far as the Queue needs it. Its methods are called with the
 // mutex locked, and do not block.
 type Beliefs interface {
@@ -29,17 +40,6 @@ type Beliefs interface {
 	Touched(attach.Target)
 	// Ended notes that a run of an item ends, while others still wait for it. It reports whether the object is gone.
 	Ended(key Key) bool
-}
-
-// Queue has the items of one term of a driver's lease, and decides which of them may start. One mutex guards it together
-// with the beliefs. Its methods are safe for concurrent use, and only Run blocks; the caller of a method whose name ends
-// in Locked has locked the mutex.
-type Queue struct {
-	mu       *sync.Mutex // guards all that follows
-	beliefs  Beliefs
-	limits   Limits
-	suspects map[Key]*Item // of the last term
-	term
 }
 
 // term is what a Queue keeps for one term.

@@ -8,23 +8,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// AttachmentState is the state of a VolumeAttachment as the hub sees it.
-type AttachmentState string
-
-const (
-	Attaching AttachmentState = "attaching" // a worker has it, for the first time
-	Attached  AttachmentState = "attached"
-	Detaching AttachmentState = "detaching" // likewise
-	Waiting   AttachmentState = "waiting"   // the operation has not begun; Attachment.Waiting says why
-	Failing   AttachmentState = "failing"   // the last try failed, and the next one runs, or comes at NextTry
-	Stuck     AttachmentState = "stuck"     // without success for longer than stuckAfter; it is tried on
-	Unserved  AttachmentState = "unserved"  // its driver is not served here
-	Idle      AttachmentState = "idle"      // no operation is due, and it is not attached
-)
-
-// AttachmentStates are all states.
-var AttachmentStates = []AttachmentState{Attaching, Attached, Detaching, Waiting, Failing, Stuck, Unserved, Idle}
-
 // Attachment is the state of one VolumeAttachment at one moment. JSON omits what is empty or
 // unknown, except Name, Driver, Node, State and Tries.
 type Attachment struct {
@@ -52,6 +35,23 @@ type Attachment struct {
 	// Fault is what is wrong with its objects although no operation is due; zero for nothing.
 	Fault diagnosis.Diagnosis `json:"fault,omitzero"`
 }
+
+// AttachmentState is the state of a VolumeAttachment as the hub sees it.
+type AttachmentState string
+
+const (
+	Attaching AttachmentState = "attaching" // a worker has it, for the first time
+	Attached  AttachmentState = "attached"
+	Detaching AttachmentState = "detaching" // likewise
+	Waiting   AttachmentState = "waiting"   // the operation has not begun; Attachment.Waiting says why
+	Failing   AttachmentState = "failing"   // the last try failed, and the next one runs, or comes at NextTry
+	Stuck     AttachmentState = "stuck"     // without success for longer than stuckAfter; it is tried on
+	Unserved  AttachmentState = "unserved"  // its driver is not served here
+	Idle      AttachmentState = "idle"      // no operation is due, and it is not attached
+)
+
+// AttachmentStates are all states.
+var AttachmentStates = []AttachmentState{Attaching, Attached, Detaching, Waiting, Failing, Stuck, Unserved, Idle}
 
 // Doing returns the state with the operation that is due: "stuck detach", "failing attach".
 func (a Attachment) Doing() string {

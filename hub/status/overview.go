@@ -5,20 +5,6 @@ import (
 	"time"
 )
 
-// Source is the running hub. Its methods are called from many goroutines at once and must not wait
-// for a driver or for the API server, except Checklist. The caller owns what they return, with all that is in it.
-type Source interface {
-	// Drivers returns every driver that is engaged, each name once, in any order.
-	Drivers() []Driver
-	// Attachments returns the VolumeAttachments that the filter selects, in any order. It may
-	// return more: the caller applies the filter again.
-	Attachments(AttachmentFilter) []Attachment
-	// Checklist returns the checks of a driver, for which it may wait for the API server for some seconds.
-	Checklist(ctx context.Context, driver string) []Check
-	// Overview returns the state of the hub, without its drivers.
-	Overview() Overview
-}
-
 // Overview is the state of the hub, without its drivers.
 type Overview struct {
 	Version  string    `json:"version,omitempty"`
@@ -32,6 +18,20 @@ type Overview struct {
 	// UnservedSince has those of these drivers, by spec.attacher, for which a VolumeAttachment waits to be
 	// attached or detached: since when the longest-waiting one shows no sign of any attacher.
 	UnservedSince map[string]time.Time `json:"unservedSince,omitempty"`
+}
+
+// Source is the running hub. Its methods are called from many goroutines at once and must not wait
+// for a driver or for the API server, except Checklist. The caller owns what they return, with all that is in it.
+type Source interface {
+	// Drivers returns every driver that is engaged, each name once, in any order.
+	Drivers() []Driver
+	// Attachments returns the VolumeAttachments that the filter selects, in any order. It may
+	// return more: the caller applies the filter again.
+	Attachments(AttachmentFilter) []Attachment
+	// Checklist returns the checks of a driver, for which it may wait for the API server for some seconds.
+	Checklist(ctx context.Context, driver string) []Check
+	// Overview returns the state of the hub, without its drivers.
+	Overview() Overview
 }
 
 // Config is the state of the configuration and of the other sources of drivers.

@@ -11,6 +11,24 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
+// Attachment is what this process knows of one VolumeAttachment besides the object. It is kept until
+// the object is gone. The Table's mutex guards all but the Identity: others read a copy (Table.Look).
+type Attachment struct {
+	Identity
+	Publication
+	// Disowned are the previous targets at which its publications are dangling now. Its note may still name one of them.
+	Disowned []attach.Target
+	// Lost: the storage system has lost the attached volume. ListVolumes no longer reports it on its node.
+	Lost bool
+	// Unsure: a write had no answer, or found another object than the cache has, and the API server has not returned the object to a
+	// worker since. The cache may not show it yet.
+	Unsure bool
+
+	seen     aspect    // of the object, as last planned for or written here
+	gone     time.Time // when the object was found gone; zero: it exists
+	refusals int       // errors in a row of unpublishes at the previous target
+}
+
 // Belief is what is known about whether a volume is published at a target.
 type Belief int8
 
@@ -51,24 +69,6 @@ type Identity struct {
 // IdentityOf returns the Identity of a VolumeAttachment.
 func IdentityOf(va *storagev1.VolumeAttachment) Identity {
 	return Identity{Name: va.Name, UID: va.UID, Node: va.Spec.NodeName, PersistentVolume: attach.VolumeName(va)}
-}
-
-// Attachment is what this process knows of one VolumeAttachment besides the object. It is kept until
-// the object is gone. The Table's mutex guards all but the Identity: others read a copy (Table.Look).
-type Attachment struct {
-	Identity
-	Publication
-	// Disowned are the previous targets at which its publications are dangling now. Its note may still name one of them.
-	Disowned []attach.Target
-	// Lost: the storage system has lost the attached volume. ListVolumes no longer reports it on its node.
-	Lost bool
-	// Unsure: a write had no answer, or found another object than the cache has, and the API server has not returned the object to a
-	// worker since. The cache may not show it yet.
-	Unsure bool
-
-	seen     aspect    // of the object, as last planned for or written here
-	gone     time.Time // when the object was found gone; zero: it exists
-	refusals int       // errors in a row of unpublishes at the previous target
 }
 
 // aspect is the part of a VolumeAttachment that decides which operation it requires. A change of any other part

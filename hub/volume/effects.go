@@ -9,6 +9,12 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
+// Effect is one step to the outside.
+type Effect struct {
+	Kind   EffectKind
+	Target attach.Target
+}
+
 // EffectKind is a kind of step to the outside.
 type EffectKind int8
 
@@ -33,12 +39,6 @@ func (k EffectKind) Writes() bool {
 
 // Calls reports whether an effect calls the driver.
 func (k EffectKind) Calls() bool { return k == Publish || k == Unpublish }
-
-// Effect is one step to the outside.
-type Effect struct {
-	Kind   EffectKind
-	Target attach.Target
-}
 
 // Ownership is whether a VolumeAttachment other than the one that is worked on owns the publication of a volume at a target.
 // Ordered by precedence, lowest first.

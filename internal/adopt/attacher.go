@@ -14,6 +14,17 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
+// Attacher is a csi-attacher in a workload.
+type Attacher struct {
+	Workload  *Workload
+	Container corev1.Container
+	Init      bool // it is one of initContainers
+	Flags     Flags
+	Socket    Socket
+	User      User
+	shell     string // that starts csi-attacher; "" for none
+}
+
 // FlagParser reads the arguments of a csi-attacher. Its error has every flag whose value cannot be read. Flags that
 // it does not know are no error, and neither are variables in the values of flags that no setting stands for.
 type FlagParser func(args []string) (Flags, error)
@@ -36,17 +47,6 @@ type Setting struct {
 	Key   string // with dots: retry.max
 	Value string // in YAML
 	Flag  string // with its dashes, or what else says the value
-}
-
-// Attacher is a csi-attacher in a workload.
-type Attacher struct {
-	Workload  *Workload
-	Container corev1.Container
-	Init      bool // it is one of initContainers
-	Flags     Flags
-	Socket    Socket
-	User      User
-	shell     string // that starts csi-attacher; "" for none
 }
 
 // String names the container and where it was read.

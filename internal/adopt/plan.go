@@ -12,6 +12,20 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
+// Plan is how one driver moves to the hub, or why it cannot. It is a value: nothing changes it after NewPlans.
+type Plan struct {
+	Attacher
+	Options  Options
+	Driver   string   // "" if it is not known
+	NameFrom string   // what says the driver's name, for the user to check
+	Port     int32    // of the proxy
+	Secrets  []string // NAMESPACE/NAME or NAMESPACE/*
+	No       []string // why the driver cannot be adopted in this mode; empty if it can
+	Notes    []string // what the user must know, decide or look up
+	roles    []string // what can be removed with csi-attacher
+	policies []string // other network policies for what may connect to the Pod
+}
+
 // Mode is how the hub takes the place of a csi-attacher.
 type Mode string
 
@@ -50,20 +64,6 @@ type Options struct {
 	Unmanaged    bool     // the user has installed a driver that a provider else manages
 	OpenShift    bool     // users are chosen by the cluster's security context constraints
 	OwnSecrets   bool     // the user makes the Secrets with the proxies' certificates, and not cert-manager
-}
-
-// Plan is how one driver moves to the hub, or why it cannot. It is a value: nothing changes it after NewPlans.
-type Plan struct {
-	Attacher
-	Options  Options
-	Driver   string   // "" if it is not known
-	NameFrom string   // what says the driver's name, for the user to check
-	Port     int32    // of the proxy
-	Secrets  []string // NAMESPACE/NAME or NAMESPACE/*
-	No       []string // why the driver cannot be adopted in this mode; empty if it can
-	Notes    []string // what the user must know, decide or look up
-	roles    []string // what can be removed with csi-attacher
-	policies []string // other network policies for what may connect to the Pod
 }
 
 // Adoptable reports whether the driver can be adopted.

@@ -9,6 +9,13 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
+// Question names the object to explain.
+type Question struct {
+	Kind      Kind   `json:"kind"` // empty in a question until the one object of the name is found
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+}
+
 // Kind is the kind of the object of a question.
 type Kind string
 
@@ -34,13 +41,6 @@ const forms = "give pod NAME, pod NAMESPACE/NAME, pvc NAME, pv NAME, driver NAME
 
 // mostNames is how many objects a bad question names.
 const mostNames = 5
-
-// Question names the object to explain.
-type Question struct {
-	Kind      Kind   `json:"kind"` // empty in a question until the one object of the name is found
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name,omitempty"`
-}
 
 // ParseQuestion parses KIND/NAME, or NAME of an object of any kind. Pods and claims may be given as
 // KIND/NAMESPACE/NAME; namespace is the one of those without.

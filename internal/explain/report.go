@@ -9,6 +9,23 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
+// Report is the answer to a question.
+type Report struct {
+	Question Question `json:"question"`
+	// Result is the health of the driver or of the node if the question is about these.
+	Result Result `json:"result"`
+	// Stop says why there is no volume to explain: the object does not exist, or has none.
+	Stop *diagnosis.Diagnosis `json:"stop,omitempty"`
+	// Subject is the answer for the driver or the node of the question.
+	Subject *SubjectReport `json:"subject,omitempty"`
+	Volumes []VolumeReport `json:"volumes"`
+	// VolumeAttachments are those of the driver that are in trouble, or all of the node, the worst first.
+	VolumeAttachments []status.Attachment `json:"volumeAttachments,omitempty"`
+	// Unknown says what could not be read.
+	Unknown []string  `json:"unknown,omitempty"`
+	AsOf    time.Time `json:"asOf"`
+}
+
 // Result sums up the state of the volumes. Of a driver and a node it is a status.HealthState.
 type Result string
 
@@ -60,23 +77,6 @@ func (r Report) ExitCode() int {
 // inTrouble counts the VolumeAttachments that somebody should look at.
 func (r Report) inTrouble() int {
 	return len(slices.DeleteFunc(slices.Clone(r.VolumeAttachments), func(a status.Attachment) bool { return !a.Health.Needs() }))
-}
-
-// Report is the answer to a question.
-type Report struct {
-	Question Question `json:"question"`
-	// Result is the health of the driver or of the node if the question is about these.
-	Result Result `json:"result"`
-	// Stop says why there is no volume to explain: the object does not exist, or has none.
-	Stop *diagnosis.Diagnosis `json:"stop,omitempty"`
-	// Subject is the answer for the driver or the node of the question.
-	Subject *SubjectReport `json:"subject,omitempty"`
-	Volumes []VolumeReport `json:"volumes"`
-	// VolumeAttachments are those of the driver that are in trouble, or all of the node, the worst first.
-	VolumeAttachments []status.Attachment `json:"volumeAttachments,omitempty"`
-	// Unknown says what could not be read.
-	Unknown []string  `json:"unknown,omitempty"`
-	AsOf    time.Time `json:"asOf"`
 }
 
 // VolumeReport is the answer for one volume on one node.

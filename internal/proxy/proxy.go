@@ -31,18 +31,6 @@ const (
 	handshakeTimeout, verifyInterval, logInterval = 10 * time.Second, time.Minute, 10 * time.Second
 )
 
-// Options of a Proxy. All are required.
-type Options struct {
-	// Target is the path of the driver's unix socket.
-	Target string
-	// Files are the certificate and key of the port, and the CAs of the clients' certificates.
-	Files tlsfiles.Files
-	// AllowedSANs are domain names, and URIs (with "://" in them). A client's certificate must have one of them.
-	AllowedSANs []string
-	// Grace is how long the calls of a client may go on that was asked to go.
-	Grace time.Duration
-}
-
 // Proxy forwards the calls of clients with mutual TLS to a unix socket.
 type Proxy struct {
 	options                     Options
@@ -55,6 +43,18 @@ type Proxy struct {
 
 	mu      sync.Mutex
 	problem loglimit.Problem // of the socket; guarded by mu
+}
+
+// Options of a Proxy. All are required.
+type Options struct {
+	// Target is the path of the driver's unix socket.
+	Target string
+	// Files are the certificate and key of the port, and the CAs of the clients' certificates.
+	Files tlsfiles.Files
+	// AllowedSANs are domain names, and URIs (with "://" in them). A client's certificate must have one of them.
+	AllowedSANs []string
+	// Grace is how long the calls of a client may go on that was asked to go.
+	Grace time.Duration
 }
 
 // New reads the files. It starts nothing.

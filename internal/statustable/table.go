@@ -10,6 +10,14 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
+// Table is rows of cells and texts.
+type Table struct {
+	Titles   []string // of the columns; the last one has the texts
+	Colored  string   // title of the column in the colour of the row's health
+	Optional []string // titles of columns to leave out, in this order, where the terminal is too narrow for a row
+	Rows     []Row
+}
+
 // Style says how tables are drawn. The zero value is for a pipe: all columns and whole texts, without colour.
 type Style struct {
 	Width int  // of the terminal, in characters; 0: none
@@ -26,14 +34,6 @@ const (
 	// mostLines is how many lines of a text a terminal shows.
 	mostLines = 3
 )
-
-// Table is rows of cells and texts.
-type Table struct {
-	Titles   []string // of the columns; the last one has the texts
-	Colored  string   // title of the column in the colour of the row's health
-	Optional []string // titles of columns to leave out, in this order, where the terminal is too narrow for a row
-	Rows     []Row
-}
 
 // Row is one row of a Table. Its cells and texts may come from outside: they are escaped.
 type Row struct {
