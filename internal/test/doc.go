@@ -25,7 +25,7 @@
 // # Run
 //
 //	go test ./hub/queue                                a package; no test needs anything that is not in the repository
-//	go test -race -run TestVolumeIsDetached ./hub/tests one test
+//	go test -race -run IsDetachedFrom ./hub/tests    one test
 //	cd internal/test/deploy && go test -run Chart .    a nested module; go test ./... in the root leaves these out
 //	go test ./registry -update                         write the golden files again; the flag is -update in each package that has some
 //
@@ -37,7 +37,7 @@
 //
 //	SEED=291 go test -run WhateverHappens ./hub/tests  with the log of the hubs; SEEDS=300 runs that many seeds
 //	make chaos SEED=401 FAULTS=1000                    the same faults; the timing of processes differs
-//	make crashes CRASHES=text                          only the points with the text in their name
+//	make crashes CRASHES=move                          only the points with that text in their name: scenario, call or write
 //	make mutants MUTANT=text
 //
 // The explorer prints the steps that lead to a bad state; no seed is needed.
