@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -118,62 +117,6 @@ func TestRealControllersAttachAndDetachForAPod(t *testing.T) {
 	}
 }
 
-func TestControlPlaneStartedAgainHasItsPortAndObjectsAndClientsGoOn(t *testing.T) {
-	ctx := needsControlPlane(t)
-	for name, stop := range map[string]func(*ControlPlane) error{
-		"stopped": func(cp *ControlPlane) error { return cp.StopAPIServer(ctx) },
-		"killed":  func(cp *ControlPlane) error { cp.Kill(); return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			plane := OwnControlPlane(t, ControlPlaneOptions{})
-			ctx, cancel := context.WithTimeout(ctx, testTimeout)
-			defer cancel()
-			cluster := NewCluster(plane.Clientset())
-			if err := cluster.Create(ctx, Node{Name: "before"}); err != nil {
-				t.Fatal(err)
-			}
-			nodes, err := WatchNodes(ctx, plane.Clientset(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer nodes.Close()
-			kubeconfig := readFile(t, plane.Kubeconfig())
-
-			if err := stop(plane); err != nil {
-				t.Fatal(err)
-			}
-			if err := cluster.Create(ctx, Node{Name: "meanwhile"}); err == nil {
-				t.Error("a stopped control plane took a request")
-			}
-			if err := plane.StartAgain(ctx); err != nil {
-				t.Fatal(err)
-			}
-
-			if !bytes.Equal(kubeconfig, readFile(t, plane.Kubeconfig())) {
-				t.Error("the kubeconfig is another one after the start")
-			}
-			if err := cluster.Create(ctx, Node{Name: "after"}); err != nil {
-				t.Fatal(err)
-			}
-			want := []string{"after", "before"}
-			if err := nodes.WaitFor(ctx, "both nodes in an informer of before", func(all []*corev1.Node) bool {
-				return slices.Equal(nodeNames(all), want)
-			}); err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-}
-
-func nodeNames(nodes []*corev1.Node) []string {
-	var names []string
-	for _, n := range nodes {
-		names = append(names, n.Name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 func TestRequestsCountsWhatClientsDid(t *testing.T) {
 	ctx := needsControlPlane(t)
 	plane := Shared(t)
@@ -202,15 +145,6 @@ func TestRequestsCountsWhatClientsDid(t *testing.T) {
 	if diff := after.Since(before); diff[created] != 5 || diff[conflict] != 1 {
 		t.Errorf("counted %d created and %d conflicts, want 5 and 1", diff[created], diff[conflict])
 	}
-}
-
-func readFile(t *testing.T, path string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
 }
 
 func ofDriver(all []*storagev1.VolumeAttachment, driver string) []*storagev1.VolumeAttachment {

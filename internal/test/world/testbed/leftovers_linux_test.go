@@ -2,6 +2,8 @@ package testbed
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,11 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // watchedProcess is somebody else's child; the kernel tells us when it ends.
@@ -72,49 +76,93 @@ func (p watchedProcess) waitForEnd(t *testing.T) {
 	}
 }
 
-func TestStoppedOrKilledControlPlaneLeavesNoProcessAndNoPort(t *testing.T) {
+func TestControlPlaneLeavesNothingAndStartsAgainWithItsPortAndObjects(t *testing.T) {
 	ctx := needsControlPlane(t)
-	for name, end := range map[string]func(*ControlPlane) error{
-		"stopped": func(cp *ControlPlane) error { return cp.StopAPIServer(ctx) },
-		"killed":  func(cp *ControlPlane) error { cp.Kill(); return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			plane := OwnControlPlane(t, ControlPlaneOptions{})
-			// An open watch must not hold the stop.
-			nodes, err := WatchNodes(ctx, plane.Clientset(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer nodes.Close()
-			server, err := url.Parse(plane.RESTConfig().Host)
-			if err != nil {
-				t.Fatal(err)
-			}
-			children := watchChildren(t, plane.Process().PID())
-			if len(children) != 1 {
-				t.Fatalf("the control plane has %d children, want kube-apiserver", len(children))
-			}
-
-			if err := end(plane); err != nil {
-				t.Fatal(err)
-			}
-			for _, child := range children {
-				child.waitForEnd(t)
-			}
-			listener, err := net.Listen("tcp", server.Host)
-			if err != nil {
-				t.Errorf("the port of the API server is not free: %v", err)
-			} else {
-				listener.Close()
-			}
-			if err := plane.Stop(ctx); err != nil {
-				t.Error(err)
-			}
-			if _, err := os.Stat(plane.Dir()); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the temporary folder is still there: %v", err)
-			}
-		})
+	plane := OwnControlPlane(t, ControlPlaneOptions{})
+	ctx, cancel := context.WithTimeout(ctx, testTimeout)
+	defer cancel()
+	server, err := url.Parse(plane.RESTConfig().Host)
+	if err != nil {
+		t.Fatal(err)
 	}
+	cluster := NewCluster(plane.Clientset())
+	nodes, err := WatchNodes(ctx, plane.Clientset(), nil) // an open watch must not hold the stop
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nodes.Close()
+	kubeconfig := readFile(t, plane.Kubeconfig())
+	end := func(end func() error) {
+		t.Helper()
+		children := watchChildren(t, plane.Process().PID())
+		if len(children) != 1 {
+			t.Fatalf("the control plane has %d children, want kube-apiserver", len(children))
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+		for _, child := range children {
+			child.waitForEnd(t)
+		}
+		listener, err := net.Listen("tcp", server.Host)
+		if err != nil {
+			t.Errorf("the port of the API server is not free: %v", err)
+		} else {
+			listener.Close()
+		}
+		if err := cluster.Create(ctx, Node{Name: "meanwhile"}); err == nil {
+			t.Error("an ended control plane took a request")
+		}
+	}
+	startAgain := func(created ...string) {
+		t.Helper()
+		if err := plane.StartAgain(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(kubeconfig, readFile(t, plane.Kubeconfig())) {
+			t.Error("the kubeconfig is another one after the start")
+		}
+		if err := cluster.Create(ctx, Node{Name: created[len(created)-1]}); err != nil {
+			t.Fatal(err)
+		}
+		if err := nodes.WaitFor(ctx, "the nodes in an informer of before", func(all []*corev1.Node) bool {
+			return slices.Equal(nodeNames(all), created)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cluster.Create(ctx, Node{Name: "1-before"}); err != nil {
+		t.Fatal(err)
+	}
+	end(func() error { return plane.StopAPIServer(ctx) })
+	startAgain("1-before", "2-stopped")
+	end(func() error { plane.Kill(); return nil })
+	startAgain("1-before", "2-stopped", "3-killed")
+	plane.Kill()
+	if err := plane.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(plane.Dir()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the temporary folder is still there: %v", err)
+	}
+}
+
+func nodeNames(nodes []*corev1.Node) []string {
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 func TestProcessDiesWithTheOneThatStartedIt(t *testing.T) {
