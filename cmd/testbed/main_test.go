@@ -35,7 +35,7 @@ func TestWrongCommandsGetOneClearError(t *testing.T) {
 	}{
 		{[]string{"fly"}, `unknown command "fly"`},
 		{[]string{"demo", "now"}, `unknown command "now" for "testbed demo"`},
-		{[]string{"soak", "--hub", "/nowhere/hub"}, "/nowhere/hub: no such file"},
+		{[]string{"sandbox", "kill", "fast"}, "source the env file"},
 	} {
 		var stderr strings.Builder
 		if code := run(tt.args, io.Discard, &stderr); code != 1 {

@@ -53,14 +53,15 @@ func (a *announced) String() string {
 	return a.text.String()
 }
 
-// startSandbox runs a small sandbox until the test ends.
+// startSandbox runs a small sandbox until the test ends, and checks that it leaves nothing behind.
 func startSandbox(t *testing.T) (u *user) {
 	t.Helper()
-	hub, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: raceEnabled()})
+	hub, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("TMPDIR", testbed.ShortTempDir(t))
+	dir := testbed.ShortTempDir(t)
+	t.Setenv("TMPDIR", dir)
 	t.Setenv(asTestbed, "1") // the sandbox calls this program testbed
 	out := &announced{ready: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -73,6 +74,7 @@ func startSandbox(t *testing.T) (u *user) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+		checkEmpty(t, dir)
 		if t.Failed() {
 			t.Logf("it said:\n%s", out)
 		}
