@@ -242,7 +242,7 @@ func handovers(t *testing.T) (n int, limit time.Duration) {
 // csi-attacher do not count.
 func TestTheHubAndTheRealCSIAttacherTakeADriverOverFromEachOther(t *testing.T) {
 	t.Parallel()
-	const volumes = 12
+	const volumes = 6
 	n, limit := handovers(t)
 	h := newHandover(t, limit)
 	var nodes []string

@@ -19,7 +19,7 @@ const (
 )
 
 func TestIdleDriverCostsFewGoroutinesAndLittleMemory(t *testing.T) {
-	const few, more = 5, 50
+	const few, more = 5, 20
 	s := newScene(t, "idle")
 	add := func(n int) {
 		for range n {

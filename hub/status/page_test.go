@@ -93,7 +93,7 @@ func checkElements(t *testing.T, path, body string) {
 }
 
 func TestEveryLinkOfThePagesLeadsSomewhere(t *testing.T) {
-	h := newHub(5, 20)
+	h := newHub(2, 8)
 	h.drivers["odd/name?x=1#y%"] = Driver{Name: "odd/name?x=1#y%", State: "Ready", Up: true, Mode: "active"}
 	u := startServer(t, h)
 	seen, queue := map[string]bool{"/": true}, []string{"/"}

@@ -76,7 +76,7 @@ func (s *cureScene) must(err error) {
 // until asks until it holds, and fails the test with what describes the present state if it does not come to that.
 func (s *cureScene) until(what string, holds func() bool, state func() string) {
 	s.t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
 		select {
