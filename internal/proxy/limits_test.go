@@ -38,7 +38,7 @@ func TestLargePagesPass(t *testing.T) {
 	s := newAnyScene(t, &anyDriver{answer: sized})
 	conn := s.dial()
 	var callers sync.WaitGroup
-	for range 4 {
+	for range 2 {
 		callers.Go(func() {
 			var page csi.ListVolumesResponse
 			if err := conn.Invoke(s.ctx, listMethod, kilobytes(16_000), &page); err != nil || len(page.GetNextToken()) != 16_000_000 {

@@ -18,10 +18,13 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// readSecret reads a Secret of the test with the hub's token.
-func (d *deployed) readSecret(name string) error {
-	_, err := d.clientWith(d.token).CoreV1().Secrets("storage").Get(d.ctx, name, metav1.GetOptions{})
-	return err
+// readSecret returns a read of a Secret of the test with the hub's token.
+func (d *deployed) readSecret(name string) func() error {
+	secrets := d.clientWith(d.token).CoreV1().Secrets("storage")
+	return func() error {
+		_, err := secrets.Get(d.ctx, name, metav1.GetOptions{})
+		return err
+	}
 }
 
 // Other rights that are missing are tried in virtual time.
@@ -31,7 +34,8 @@ func TestAVolumeIsNotAttachedWithoutTheRightOnItsSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.applier.ctx = context.Background(); d.applier.apply(d.objects...) })
-	poll(d.ctx, t, "the right is gone", func() bool { return apierrors.IsForbidden(d.readSecret("denied-v")) })
+	read := d.readSecret("denied-v")
+	poll(d.ctx, t, "the right is gone", func() bool { return apierrors.IsForbidden(read()) })
 	name, endpoint, _ := d.driver("a")
 	node := d.prefix + "-node"
 	d.create(testbed.CSINode{Node: node, Drivers: map[string]string{name: "id"}})
@@ -76,7 +80,7 @@ func TestALeaseThatDoesNotExistIsReportedWithWhatToDo(t *testing.T) {
 // SECURITY.md ends a hub that is taken over like this.
 func TestTheEndOfTheServiceAccountEndsItsTokens(t *testing.T) {
 	d := deploy(t, "ended", "v")
-	read := func() error { return d.readSecret("ended-v") }
+	read := d.readSecret("ended-v")
 	if err := read(); err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
