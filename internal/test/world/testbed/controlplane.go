@@ -144,7 +144,6 @@ func (cp *ControlPlane) StartAgain(ctx context.Context) error {
 		Name:      "control plane",
 		Path:      cp.opts.Binary,
 		Args:      args,
-		Env:       []string{"GOGC=400"}, // a third of what a start costs is garbage collection
 		LogPath:   filepath.Join(cp.dir, "controlplane.log"),
 		ReadyLine: "ready ",
 	})
