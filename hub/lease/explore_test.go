@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/explore"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/race"
 )
 
 // exploreFor is how long each large world is explored: EXPLORE is the time of all worlds. Without it, only the small worlds are
 // explored. Those are always explored to their end.
 func exploreFor(t *testing.T, worlds int) (each time.Duration, short bool) {
 	t.Helper()
-	if raceDetector {
+	if race.Detector {
 		t.Skip("the race detector makes this ten times as long, and finds nothing in values: make test runs it without")
 	}
 	text := os.Getenv("EXPLORE")
@@ -95,7 +96,7 @@ func TestExploreLeaseNeedsItsAssumptions(t *testing.T) {
 // A call that Confirm has allowed ends before any other process may take the Lease, as long as the rates of the clocks
 // of the holder, of the driver and of who waits differ by less than half of the margin: 1/40 of the lease.
 func TestLargestDrift(t *testing.T) {
-	if raceDetector {
+	if race.Detector {
 		t.Skip("the race detector finds nothing in arithmetic: make test runs it without")
 	}
 	for _, duration := range []time.Duration{2 * time.Second, 15 * time.Second, time.Minute} {

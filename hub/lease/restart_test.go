@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/race"
 )
 
 // A replica is killed twice, and comes back with a new identity after it was away for longer
@@ -26,36 +28,30 @@ func restart(w *world, away time.Duration, skewOfDead, skewOfSurvivor time.Durat
 	return survivor, w.start("restarted")
 }
 
-func TestAReplicaThatComesBackAfterACrashLeavesNoDriverToItsDeadIdentities(t *testing.T) {
-	for _, away := range []time.Duration{2 * time.Minute, 31 * time.Second, 40 * time.Second, 70 * time.Second} {
-		t.Run(away.String(), func(t *testing.T) {
-			inVirtualTime(t, func(w *world) {
-				survivor, restarted := restart(w, away, 0, 0)
-				time.Sleep(time.Minute)
-				if gap := w.servers.longestGap(); gap > 5*time.Second {
-					t.Errorf("a driver had no server for %v, longer than a retry period", gap)
-				}
-				w.servers.are(w.drivers, survivor, restarted)
-			})
-		})
-	}
-}
-
-func TestAReplicaThatComesBackAmongWrongClocksWaitsALeaseDurationAtMost(t *testing.T) {
+func TestAReplicaThatComesBackAfterACrashWaitsALeaseDurationAtMost(t *testing.T) {
 	const wrong = 5 * time.Minute
-	for name, c := range map[string]struct{ dead, survivor, most time.Duration }{
-		"its own is ahead":             {-wrong, -wrong, 5 * time.Second},
-		"its own is behind":            {wrong, wrong, 16 * time.Second},
-		"the dead's was ahead":         {wrong, 0, 16 * time.Second},
-		"the dead's was behind":        {-wrong, 0, 5 * time.Second},
-		"the survivor's is ahead":      {0, wrong, 5 * time.Second},
-		"the survivor's is behind":     {0, -wrong, 16 * time.Second},
-		"ahead and behind":             {wrong, -wrong, 16 * time.Second},
-		"the survivor's further ahead": {-wrong, wrong, 5 * time.Second},
+	watched := false
+	for name, c := range map[string]struct{ away, dead, survivor, most time.Duration }{
+		"all clocks are right":         {2 * time.Minute, 0, 0, 5 * time.Second},
+		"after 31 s":                   {31 * time.Second, 0, 0, 5 * time.Second},
+		"after 40 s":                   {40 * time.Second, 0, 0, 5 * time.Second},
+		"after 70 s":                   {70 * time.Second, 0, 0, 5 * time.Second},
+		"its own is ahead":             {2 * time.Minute, -wrong, -wrong, 5 * time.Second},
+		"its own is behind":            {2 * time.Minute, wrong, wrong, 16 * time.Second},
+		"the dead's was ahead":         {2 * time.Minute, wrong, 0, 16 * time.Second},
+		"the dead's was behind":        {2 * time.Minute, -wrong, 0, 5 * time.Second},
+		"the survivor's is ahead":      {2 * time.Minute, 0, wrong, 5 * time.Second},
+		"the survivor's is behind":     {2 * time.Minute, 0, -wrong, 16 * time.Second},
+		"ahead and behind":             {2 * time.Minute, wrong, -wrong, 16 * time.Second},
+		"the survivor's further ahead": {2 * time.Minute, -wrong, wrong, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if race.Detector && watched {
+				t.Skip("the race detector watches one row of a table: choose this one with -run, or run all without -race")
+			}
+			watched = true
 			inVirtualTime(t, func(w *world) {
-				survivor, restarted := restart(w, 2*time.Minute, c.dead, c.survivor)
+				survivor, restarted := restart(w, c.away, c.dead, c.survivor)
 				time.Sleep(time.Minute)
 				if gap := w.servers.longestGap(); gap > c.most {
 					t.Errorf("a driver had no server for %v, longer than %v", gap, c.most)

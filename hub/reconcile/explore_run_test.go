@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/explore"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/race"
 )
 
 // TestExploreVolumes enumerates the states of small worlds around the real core. EXPLORE=10m explores for so long: a world
@@ -23,9 +24,13 @@ func TestExploreVolumes(t *testing.T) {
 	}
 	began := time.Now()
 	states, complete, cut := 0, 0, 0
+	short := 2500
+	if race.Detector {
+		short = 100 // each takes several times as long
+	}
 	for i, c := range exploredConfigs {
 		t.Run(c.Name, func(t *testing.T) {
-			o := explore.Options{MaxStates: shortStates}
+			o := explore.Options{MaxStates: short}
 			if long > 0 {
 				left := max(long-time.Since(began), time.Second)
 				o = explore.Options{For: left / time.Duration(len(exploredConfigs)-i), Progress: os.Stderr}

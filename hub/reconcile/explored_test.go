@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/explore"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/race"
 )
 
 // exploredFrom is a world that begins in a state of another one. In it nothing breaks, and users do nothing more.
@@ -19,6 +20,9 @@ func (m exploredFrom) Start() []*exploredWorld { return []*exploredWorld{m.state
 // Each row is steps that an exploration has found. All that may follow without a fault is explored: in each of these states what
 // is wanted must be within reach. "A makes REQUEST: EFFECT" is the request and its answer.
 func TestExploredStepsLeadToWhatIsWanted(t *testing.T) {
+	if race.Detector {
+		t.Skip("the race detector watches TestExploreVolumes: make test runs this one without")
+	}
 	for name, c := range map[string]struct {
 		world string
 		steps []string

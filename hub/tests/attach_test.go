@@ -58,7 +58,7 @@ func (w *world) checkPatches(since testbed.RequestCounts, what string, volumes, 
 }
 
 func TestTenDriversAttachAndDetachWithTheFewestWritesAndCalls(t *testing.T) {
-	const each = 20
+	const each = 10
 	const all = manyDrivers * each
 	w := newWorld(t)
 	attachments := w.many(each)

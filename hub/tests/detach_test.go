@@ -232,12 +232,12 @@ func TestVolumeThatADriverDoesNotKnowAtItsOldNodeIDIsGivenUp(t *testing.T) {
 				t.Error("the PersistentVolume is there an hour later")
 			}
 			calls, reads := v.calls(unpublish, "v", "id-n"), v.api.Count("get", "volumeattachments")
-			v.pass(2 * 24 * time.Hour)
+			v.pass(3 * time.Hour)
 			if more := v.calls(unpublish, "v", "id-n") - calls; more > 0 || calls > 40 {
-				t.Errorf("%d calls in the first hour and %d in two days after it, want few and none", calls, more)
+				t.Errorf("%d calls in the first hour and %d in three after it, want few and none", calls, more)
 			}
 			if more := v.api.Count("get", "volumeattachments") - reads; more > 0 {
-				t.Errorf("%d reads of VolumeAttachments in two days after it", more)
+				t.Errorf("%d reads of VolumeAttachments in three hours after it", more)
 			}
 			if events := v.eventsWith("DetachGivenUp"); len(events) != 1 {
 				t.Errorf("Events %q, want one that says that it was given up", events)
@@ -270,12 +270,12 @@ func TestVolumeThatADriverDoesNotKnowIsGivenUp(t *testing.T) {
 		v.pass(c.first)
 		v.stripFinalizers(va.Name)
 		v.delete(testbed.PersistentVolume{Name: "v"})
-		v.pass(3 * 24 * time.Hour)
+		v.pass(2 * 24 * time.Hour)
 		calls := v.calls(unpublish, "v", "id-n")
-		v.pass(24 * time.Hour)
+		v.pass(3 * time.Hour)
 		v.wantDangling(0)
 		if v.hasVolume("v") || v.calls(unpublish, "v", "id-n") != calls {
-			v.t.Errorf("PersistentVolume there: %v, %d calls more in a day; want neither", v.hasVolume("v"), v.calls(unpublish, "v", "id-n")-calls)
+			v.t.Errorf("PersistentVolume there: %v, %d calls more in three hours; want neither", v.hasVolume("v"), v.calls(unpublish, "v", "id-n")-calls)
 		}
 	})
 }
@@ -285,7 +285,7 @@ func TestDriverThatHasJustStartedIsNotBelievedThatItKnowsNoVolume(t *testing.T) 
 	inVirtualTime(t, func(v *virtual) {
 		v.start()
 		v.leaveAttached(codes.NotFound)
-		for range 6 * 12 { // it crashes every ten minutes, for half a day
+		for range 6 * 3 { // it crashes every ten minutes, for three hours
 			v.pass(10 * time.Minute)
 			v.hangUp()
 		}
@@ -300,7 +300,7 @@ func TestFleetOfOldNodeIDsDoesNotKeepTheAPIServerBusy(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.register("n", "id-n")
 		v.start()
-		all := v.many("v", 100)
+		all := v.many("v", 40)
 		v.pass(time.Minute)
 		v.refuseToDetach("id-n", codes.NotFound)
 		v.register("n", "id-new")

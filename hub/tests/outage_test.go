@@ -29,6 +29,7 @@ import (
 
 func TestAPIServerThatStopsInTheMiddleOfAttachesLosesAndDoublesNone(t *testing.T) {
 	const n = 200
+	notShort(t)
 	plane := testbed.OwnControlPlane(t, testbed.ControlPlaneOptions{})
 	w := newWorldOn(t, plane)
 	var sessions []hubdriver.Session

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/race"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/safety"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
@@ -31,6 +32,9 @@ import (
 //	SEEDS=300 go test -run TestVolumesAreSafeWhateverHappens ./hub/tests  # seeds 1 to 300
 func TestVolumesAreSafeWhateverHappens(t *testing.T) {
 	seeds, logs := committedSeeds, false
+	if race.Detector {
+		seeds = seeds[:scenarios] // one of each scenario; make test runs all without the race detector
+	}
 	if text := os.Getenv("SEED"); text != "" {
 		seeds, logs = []uint64{parseSeed(t, text)}, true
 	} else if text := os.Getenv("SEEDS"); text != "" {

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -63,6 +64,11 @@ func TestNothingSaysAttachedAndIsPublishedNowhereAfterAttachRequiredWasFalse(t *
 	either := func(a, b func(fakekube.Request) bool) func(fakekube.Request) bool {
 		return func(r fakekube.Request) bool { return a(r) || b(r) }
 	}
+	type row struct {
+		fail        func(r fakekube.Request) bool
+		fails, back time.Duration
+	}
+	rows := map[string]row{}
 	for name, fail := range map[string]func(r fakekube.Request) bool{
 		"nothing fails":                       func(fakekube.Request) bool { return false },
 		"the status is not written":           patches("volumeattachments/status"),
@@ -71,26 +77,29 @@ func TestNothingSaysAttachedAndIsPublishedNowhereAfterAttachRequiredWasFalse(t *
 		"neither status nor finalizer change": either(patches("volumeattachments"), patches("volumeattachments/status")),
 	} {
 		for _, fails := range []time.Duration{2 * time.Second, time.Hour} {
-			eachInVirtualTime(t, map[string]time.Duration{name + " for seconds": 2 * time.Second, name + " for a day": 24 * time.Hour}, func(v *virtual, back time.Duration) {
-				v.driver.Drift.Interval = 0 // a driver without LIST_VOLUMES_PUBLISHED_NODES
-				v.start()
-				v.attached()
-				until := time.Now().Add(fails)
-				v.reply(http.StatusInternalServerError, func(r fakekube.Request) bool { return fail(r) && time.Now().Before(until) })
-				v.attachRequired(false)
-				v.pass(back)
-				if v.get("v-n").Status.Attached && !v.has("v", "id-n") {
-					v.t.Error("it says attached, and is published nowhere")
-				}
-				if back > fails {
-					v.wantWhole("attachRequired is false", false)
-				}
-				v.attachRequired(true)
-				v.pass(24 * time.Hour)
-				v.wantWhole("attachRequired is true again", true)
-			})
+			for _, back := range []time.Duration{2 * time.Second, 3 * time.Hour} {
+				rows[fmt.Sprintf("%s for %v, and it is true again after %v", name, fails, back)] = row{fail, fails, back}
+			}
 		}
 	}
+	eachInVirtualTime(t, rows, func(v *virtual, c row) {
+		v.driver.Drift.Interval = 0 // a driver without LIST_VOLUMES_PUBLISHED_NODES
+		v.start()
+		v.attached()
+		until := time.Now().Add(c.fails)
+		v.reply(http.StatusInternalServerError, func(r fakekube.Request) bool { return c.fail(r) && time.Now().Before(until) })
+		v.attachRequired(false)
+		v.pass(c.back)
+		if v.get("v-n").Status.Attached && !v.has("v", "id-n") {
+			v.t.Error("it says attached, and is published nowhere")
+		}
+		if c.back > c.fails {
+			v.wantWhole("attachRequired is false", false)
+		}
+		v.attachRequired(true)
+		v.pass(3 * time.Hour)
+		v.wantWhole("attachRequired is true again", true)
+	})
 }
 
 func TestStatusIsWrittenBeforeTheDetachOfWhatIsNotBeingDeleted(t *testing.T) {

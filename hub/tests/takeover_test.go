@@ -31,7 +31,7 @@ func TestTakeoverReadsCallsAndWritesNothingForWhatIsAttached(t *testing.T) {
 		v.pass(time.Minute)
 		before := v.api.Requests()
 		takeOver()
-		v.pass(time.Hour)
+		v.pass(20 * time.Minute)
 		if got := v.requestsSince(before); len(got) > 0 || v.begun(publish)+v.begun(unpublish) > 0 {
 			t.Errorf("requests %v, %d calls, want none", got, v.begun(publish)+v.begun(unpublish))
 		}
@@ -210,7 +210,7 @@ func TestDanglingVolumeIsLookedForOnlyWhenATakeoverKnowsAllVolumeAttachments(t *
 		v.attachByHand("v", "id-n")
 		takeOver()
 		for range 2 {
-			v.pass(time.Hour)
+			v.pass(20 * time.Minute)
 			v.wantDangling(0)
 			if n := v.begun(unpublish); n > 0 {
 				t.Errorf("%d unpublishes; want none, the VolumeAttachment asks for it", n)

@@ -148,7 +148,7 @@ func TestDrainDetachesNothingThatIsInUseAndReadsEachNodeOnce(t *testing.T) {
 
 // etcd was restored, say, and the VolumeAttachments of all Pods of a node are missing.
 func TestNodeThatUsesManyVanishedVolumesIsReadForAllOfThem(t *testing.T) {
-	const volumes, minutes = 100, 60
+	const volumes, minutes = 50, 30
 	inVirtualTime(t, func(v *virtual) {
 		v.start()
 		v.register("n", "id-n")
@@ -165,7 +165,7 @@ func TestNodeThatUsesManyVanishedVolumesIsReadForAllOfThem(t *testing.T) {
 		v.pass(minutes * time.Minute)
 		nodes, own = v.api.Count("get", "nodes")-nodes, v.api.Count("get", "volumeattachments")-own
 		if nodes > 5*minutes || own > 5*minutes {
-			t.Errorf("%d reads of the Node and %d of VolumeAttachments in an hour", nodes, own)
+			t.Errorf("%d reads of the Node and %d of VolumeAttachments in %d minutes", nodes, own, minutes)
 		}
 		if n := v.begun(unpublish); n > 0 {
 			t.Errorf("%d unpublishes", n)
@@ -186,7 +186,7 @@ func TestVolumeLeftAttachedIsForgottenWhenItsDriverSaysTwiceThatItAttachesNothin
 		v.hangUp()
 		v.pass(time.Minute)
 		calls := v.begun(unpublish)
-		v.pass(24 * time.Hour)
+		v.pass(3 * time.Hour)
 		v.wantUnpublishes("CSIDriver says nothing", calls, 1)
 		v.create(testbed.CSIDriver{Name: virtualDriver, NoAttach: true})
 		v.pass(time.Minute)
@@ -347,7 +347,7 @@ func TestVolumeLeftAttachedIsRememberedWhateverComesBetween(t *testing.T) {
 	mode := func(m registry.Mode) func(*virtual) {
 		return func(v *virtual) {
 			v.mode(m)
-			v.pass(time.Hour)
+			v.pass(20 * time.Minute)
 			v.mode(registry.ModeActive)
 		}
 	}
@@ -357,14 +357,14 @@ func TestVolumeLeftAttachedIsRememberedWhateverComesBetween(t *testing.T) {
 		"a setting": func(v *virtual) { v.driver.Workers++; v.serve() },
 		"a term": func(v *virtual) {
 			release := v.stealLease("another")
-			v.pass(time.Hour)
+			v.pass(20 * time.Minute)
 			release()
 		},
 		"paused":  mode(registry.ModePaused),
 		"observe": mode(registry.ModeObserve),
 		"not in the configuration": func(v *virtual) {
 			v.updates <- registry.Snapshot{}
-			v.pass(time.Hour)
+			v.pass(20 * time.Minute)
 			v.serve()
 		},
 		"a volume that waits for its PersistentVolume": func(v *virtual) { v.create(v.attachment("away", "n")) },

@@ -58,7 +58,16 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	notShort(t)
 	return newWorldOn(t, testbed.Shared(t))
+}
+
+// notShort skips a test that needs a real API server with -short.
+func notShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short leaves out what needs a real API server: run it without")
+	}
 }
 
 func newWorldOn(t *testing.T, plane *testbed.ControlPlane) *world {

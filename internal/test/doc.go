@@ -11,6 +11,7 @@
 //	bench      measures the hub beside a baseline (a module of its own)
 //	deploy     tests of the folder deploy: chart, manifests, alerts, documents, image (a module of its own)
 //	certtest   CAs and certificates for tests
+//	race       whether the race detector is on
 //
 // Tests of one package stand beside it. Tests of the whole hub are in hub/tests, tests of the programs in cmd.
 //
@@ -28,6 +29,9 @@
 //	go test -race -run IsDetachedFrom ./hub/tests    one test
 //	cd internal/test/deploy && go test -run Chart .    a nested module; go test ./... in the root leaves these out
 //	go test ./registry -update                         write the golden files again; the flag is -update in each package that has some
+//
+// In hub/tests -race runs one row of each table of worlds in virtual time, or the row that -run names; -short runs all worlds in virtual time,
+// and nothing on the real API server.
 //
 // The first test that needs the control plane builds it, which takes minutes; the result is kept in the user's cache folder.
 //

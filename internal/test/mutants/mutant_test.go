@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/race"
 )
 
 // mutant is one deliberate fault.
@@ -112,7 +114,7 @@ type listedPackage struct {
 func list(t *testing.T, folders []string) map[string]listedPackage {
 	t.Helper()
 	arguments := []string{"list", "-export", "-deps", "-json=ImportPath,Export,GoFiles"}
-	if raceDetector {
+	if race.Detector {
 		arguments = append(arguments, "-race") // the other tests have built these
 	}
 	for _, folder := range folders {
