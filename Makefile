@@ -31,16 +31,20 @@ help: ## show this menu
 build: ## build bin/csi-attach-hub, bin/csi-attach-proxy and bin/testbed
 	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-# Many tests wait, for example for leases: run more packages at once than there are cores, and the other modules beside
-# the root. The race detector makes some tests ten times as long: those in WITHOUT_RACE run without it, and skip themselves or
-# parts of them with it. In hub/tests one row of each table of worlds in virtual time runs with it, and all worlds without it (-short leaves
-# out the tests on the real API server, which run with it). The tests of deploy and of bench run without it too: their goroutines are those of packages whose own
-# tests have it. Go does not see that those of deploy depend on files outside their module, so their results must not come from its cache.
+# Many tests wait, for example for leases: run more packages at once than there are cores, and the other modules beside the root.
+# The race detector makes some tests ten times as long: those in WITHOUT_RACE run without it, and skip themselves or parts of them
+# with it. In hub/tests one row of each table of worlds in virtual time runs with it, and all worlds without it (-short leaves out
+# the tests on the real API server, which run with it). The other modules run without it: their goroutines are those of packages
+# whose own tests have it. Go does not see that the tests of deploy depend on files outside their module, so their results must not
+# come from its cache.
 WITHOUT_RACE := TestExplore|TestLargestDrift|TestAReplicaThatComesBackAfterACrash
 test: ## run all tests, most with the race detector, and a real control plane (its first build takes minutes)
-	@{ failed=0; go test -vet off -run '$(WITHOUT_RACE)' ./hub/reconcile ./hub/lease || failed=1; go test -vet off -short ./hub/tests || failed=1; (cd internal/test/fakecsi/sanity && go test -vet off -race ./...) || failed=1; \
-	  for module in $(CONTROLPLANE) internal/test/bench; do (cd $$module && go test -vet off ./...) || failed=1; done; (cd internal/test/deploy && go test -vet off -count 1 -timeout 30m ./...) || failed=1; exit $$failed; } & modules=$$!; \
-	go test -vet off -race -p 3 -timeout 30m ./...; root=$$?; wait $$modules && exit $$root
+	@run() { go test -vet off -timeout 30m "$$@"; }; \
+	(cd internal/test/deploy && run -count 1 ./...) & deploy=$$!; \
+	(failed=0; run -run '$(WITHOUT_RACE)' ./hub/reconcile ./hub/lease || failed=1; run -short ./hub/tests || failed=1; \
+	  for module in $(CONTROLPLANE) internal/test/bench internal/test/fakecsi/sanity; do (cd $$module && run ./...) || failed=1; done; \
+	  exit $$failed) & others=$$!; \
+	run -race -p 3 ./...; root=$$?; wait $$deploy; deploy=$$?; wait $$others && exit $$((root | deploy))
 
 # CI must not skip the tests of the page.
 ifdef CI

@@ -277,7 +277,7 @@ func (m *model) end(key queue.Key) {
 // Whatever comes in whatever order: calls that do not go along never run at the same time, detaches go
 // first, nodes and workers are not overloaded, and all run in the end.
 func TestQueueKeepsItsRulesWhateverComes(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {
 			defer func() {
 				if t.Failed() {
