@@ -44,7 +44,7 @@ test: ## run all tests, most with the race detector, and a real control plane (i
 	(failed=0; run -run '$(WITHOUT_RACE)' ./hub/reconcile ./hub/lease || failed=1; run -short ./hub/tests || failed=1; \
 	  for module in $(CONTROLPLANE) internal/test/bench internal/test/fakecsi/sanity; do (cd $$module && run ./...) || failed=1; done; \
 	  exit $$failed) & others=$$!; \
-	run -race -p 3 ./...; root=$$?; wait $$deploy; deploy=$$?; wait $$others && exit $$((root | deploy))
+	run -race -p 4 ./...; root=$$?; wait $$deploy; deploy=$$?; wait $$others && exit $$((root | deploy))
 
 # CI must not skip the tests of the page.
 ifdef CI

@@ -116,8 +116,11 @@ func TestALargeClusterIsMadeAndItsAPIServerRestarted(t *testing.T) {
 }
 
 func TestIdleDriversAreMeasured(t *testing.T) {
-	got := measureTiny(t, "idle", func(c *Case) { c.Drivers = fewDrivers + 2 })
+	got := measureTiny(t, "idle", func(c *Case) { c.Drivers = 2 * fewDrivers })
 	checkMeasured(t, got, hubName, FleetReady, LeaseWrites, GoroutinesPerDriver, ResidentMany)
+	if g, _ := got.median(hubName, GoroutinesPerDriver); g > 12 {
+		t.Errorf("a driver without work has %v goroutines, want at most 12", g)
+	}
 }
 
 func TestGapIsTheLongestTimeBetweenTheBeginsOfCalls(t *testing.T) {
