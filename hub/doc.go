@@ -44,16 +44,16 @@
 //
 // # Where is it decided
 //
-//	a VolumeAttachment is deleted during its attach call  hub/reconcile/execute.go:look ends the run, and the item goes to the other lane: hub/reconcile/worker.go:failed
+//	a VolumeAttachment is deleted during its attach call  after a success hub/reconcile/execute.go:look moves the item to the detach lane; after an error hub/reconcile/worker.go:failed does, without a pause
 //	one call for a volume at a time                       hub/queue/volume.go:next
 //	an attach waits for a detach elsewhere                hub/queue/volume.go:detachFirst; hub/queue/work.go:MayCall, right before the call
-//	a VolumeAttachment has vanished                       hub/reconcile/enqueue.go:attachmentGone; its volume is dangling then: hub/reconcile/dangling.go:workOnDangling
+//	a VolumeAttachment has vanished                       hub/reconcile/enqueue.go:attachmentGone; hub/volume/attachment.go:Gone decides whether its volume is dangling; hub/reconcile/dangling.go:workOnDangling detaches it
 //	which gRPC errors are final                           none is: the volume stays Uncertain, hub/volume/effects.go:Apply
 //	how long a failed operation pauses                    hub/reconcile/worker.go:backoff, by the code of the error: hub/reconcile/worker.go:passesSoon
 //	a dangling volume is given up                         hub/volume/dangling.go:Hopeless
 //	`workers: 50` becomes a limit of the queue            hub/reconcile/reconciler.go:SetLimits; hub/queue/lanes.go:mayStart
 //	a replica that was frozen does not call or write      hub/lease/term.go:check; asked by hub/reconcile/call.go:mayCall and hub/attach/writer.go:send
-//	a message does not leave after its lease              hub/csiclient/sendguard.go
+//	a message does not leave after its lease              hub/csiclient/connection.go:Write asks hub/csiclient/sendguard.go:check
 //	who serves a driver                                   hub/lease/assignment.go:assign, hub/lease/decision.go:decide
 //	whether this process competes for a driver            hub/driver/role.go:takeRole; hub/lease/candidate.go
 //	a volume may name a Secret                            registry/secret.go:CheckSecret; hub/driver/manager.go:readSecret
@@ -66,20 +66,24 @@
 //	a driver is gone and comes back                       hub/driver/connection.go:stayConnected; behind a proxy, internal/proxy/proxy.go
 //	what a full node is                                   hub/reconcile/worker.go:isNodeFull; hub/queue/node.go:AnsweredLocked, hub/queue/node.go:offer
 //	drivers.yaml is read again; one bad file of several   registry/file.go:Run; registry/load.go:load
+//	a change of drivers.yaml reaches a driver             registry/file.go:Run reads it, registry/registry.go:publish sends a snapshot, hub/hub.go:apply starts and retires Managers and calls
+//	                                                      hub/driver/manager.go:SetSpec, which wakes attend (limits), takeRole (mode, lease) and stayConnected (endpoint, TLS); all else is read at each use
 //	which methods the proxy refuses                       internal/proxy/calls.go:ServeHTTP
 //	the order of a stop                                   calls hub/driver/lifecycle.go:run, lease hub/lease/candidate.go:attempt, then the services cmd/csi-attach-hub/hub.go:runWithServices
 //
 // # Around the core
 //
 //	the health of a driver                         hub/status/driver_health.go:HealthOfDriver; of a VolumeAttachment, hub/status/attachment_health.go
-//	the first line of `status` and of the page     hub/status/headline.go:Headline
-//	the data of the page                           hub/status/view.go:look; its rows hub/status/pages.go
+//	the first line of `status` and of the page     hub/status/headline.go:Headline; `status` has problems with replicas before it: internal/statustable/report.go:NewReport
+//	the data of the page                           hub/status/view.go asks hub/view/view.go:Drivers, hub/view/attachments.go:Attachments and, for the rest,
+//	                                               cmd/csi-attach-hub/status_source.go:Overview; hub/status/pages.go makes the rows
+//	a Secret does not reach the page               no field is there for one: hub/view/doc.go
 //	a metric; an alert                             the list in hub/status/doc.go, its values hub/status/collector.go:addDriver; deploy/chart/files/alerts.yaml
 //	the advice for an error of a call              hub/diagnosis/cause.go:Action; of connecting, hub/diagnosis/cause.go:ParseRefusal
-//	the order in which `explain` asks              internal/explain/walk.go:explain as far as the VolumeAttachment, then internal/explain/attach.go:operation
+//	the order in which `explain` asks              internal/explain/doc.go; as far as the VolumeAttachment internal/explain/walk.go:explain, then internal/explain/attach.go:operation
 //	what `adopt` takes for a csi-attacher          internal/adopt/attacher.go:IsAttacher
 //	the rights on Secrets, on Leases, on all else  deploy/chart/templates/secrets.yaml, deploy/chart/templates/leases.yaml, deploy/chart/templates/rights.yaml
-//	a rule of safety                               internal/test/safety/rule.go
+//	a rule of safety                               internal/test/safety/doc.go: its files, and who checks by them
 //	how to write a test, and see a seed again      internal/test/doc.go
 //
 // # How to add
@@ -88,9 +92,15 @@
 // deploy/CONFIGURE.md and in drivers.yaml (registry's tests name what is missing); `make manifests` writes the chart's schema.
 //
 // A verdict: its constant in hub/diagnosis/verdict.go, and its row in deploy/OPERATE.md, which a test misses. Its advice stands where the
-// Diagnosis is made: hub/diagnosis/cause.go for the text of an error, hub/status/diagnose.go for a VolumeAttachment,
-// hub/status/diagnose_driver.go for a driver, hub/view/faults.go for the objects of an attached volume. All views show these. Verdicts
-// about objects that only explain reads stand in internal/explain.
+// Diagnosis is made; all views show it:
+//
+//	of the text of an error               hub/diagnosis/cause.go: a row in texts and a row in advice
+//	of a VolumeAttachment                 hub/status/diagnose.go; the health of a VolumeAttachment does not depend on its verdict
+//	of a driver                           hub/status/diagnose_driver.go; its health in hub/status/driver_health.go:serviceState: without a case there, that of a driver that cannot be called
+//	of the objects of an attached volume  hub/view/faults.go
+//	of objects that only explain reads    internal/explain
+//
+// Optional: commands in internal/explain/cure.go; in sameCause of internal/explain/attach.go what says the same as another verdict.
 //
 // A CSI call: its method in hub/csiclient/session.go and in Session of hub/driver/connection.go, with redacted texts
 // (TestEachMethodOfASessionIsRedacted fails without); its name and largest answer in internal/proxy/calls.go; its answer and books in

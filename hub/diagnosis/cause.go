@@ -10,10 +10,7 @@ import (
 // Cause is what an error of an attach or a detach means, for programs. The zero value is an
 // error of which nothing but the text is known.
 type Cause struct {
-	// Verdict is BackendError for an answer of the driver, CannotConnect if the driver could
-	// not be asked, SecretMissing, SecretForbidden, NodeWithoutCSI, NodeWithoutDriver,
-	// VolumeMissing, VolumeNotCSI, VolumeBeingDeleted, VolumeRecreated, ObjectChanged, WebhookFailed,
-	// AdmissionDenied, TooManyRequests or WriteForbidden.
+	// Verdict is BackendError for an answer of the driver, else one of texts.
 	Verdict Verdict `json:"verdict,omitempty"`
 	Code    string  `json:"code,omitempty"` // of BackendError: the name of the gRPC code
 }

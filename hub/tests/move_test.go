@@ -43,6 +43,26 @@ func TestVolumeIsDetachedFromOneNodeBeforeItIsAttachedToAnother(t *testing.T) {
 	w.checkBooks(map[string]int{driver: 2})
 }
 
+func TestVolumeOfASingleNodeModeHasOneCallAtATime(t *testing.T) {
+	for _, mode := range []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteOncePod} {
+		inVirtualTime(t, func(v *virtual) {
+			v.turn(hanging(publish))
+			vas := v.onNodes(2, mode)
+			v.start()
+			v.create(vas[0])
+			v.pass(time.Second)
+			v.create(vas[1])
+			v.pass(time.Second)
+			v.wantInFlight(1, 1)
+			v.delete(vas[1]) // it could not be attached to both
+			v.turn(healed)
+			v.pass(time.Second)
+			v.wantAttached(vas[0].Name)
+			v.wantCalls("v", "publish id-n0")
+		})
+	}
+}
+
 const nodeCount = 8 // no more than attaches alone may have workers
 
 // onNodes makes nodes n0, n1, ..., on which the driver calls them id-n0, id-n1, ..., and volume v, and returns what attaches it to
@@ -114,26 +134,6 @@ func TestVolumeOfAMultiNodeModeHasACallForEachNodeAtATime(t *testing.T) {
 		}
 		v.wantNothingAttached()
 	})
-}
-
-func TestVolumeOfASingleNodeModeHasOneCallAtATime(t *testing.T) {
-	for _, mode := range []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteOncePod} {
-		inVirtualTime(t, func(v *virtual) {
-			v.turn(hanging(publish))
-			vas := v.onNodes(2, mode)
-			v.start()
-			v.create(vas[0])
-			v.pass(time.Second)
-			v.create(vas[1])
-			v.pass(time.Second)
-			v.wantInFlight(1, 1)
-			v.delete(vas[1]) // it could not be attached to both
-			v.turn(healed)
-			v.pass(time.Second)
-			v.wantAttached(vas[0].Name)
-			v.wantCalls("v", "publish id-n0")
-		})
-	}
 }
 
 func TestHangingNodeDoesNotHoldUpTheOtherNodesOfAVolume(t *testing.T) {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -63,6 +64,56 @@ func (v *volume) withoutDriver() {
 	case v.csiNode.value != nil:
 		v.stop(found(diagnosis.NodeWithoutDriver, object, "driver "+v.driver+" is not registered on the node", v.action(diagnosis.NodeWithoutDriver)))
 	}
+}
+
+// elsewhere stops if a single-node volume is on another node, and reports whether it did.
+func (v *volume) elsewhere() bool {
+	if !v.singleNode() {
+		return false
+	}
+	for _, other := range items(v.others) {
+		object, node := ref(VolumeAttachment, "", other.Name), other.Spec.NodeName
+		switch {
+		case node == v.nodeName: // its own, or of an earlier PersistentVolume of this name
+		case other.DeletionTimestamp != nil && (other.Status.Attached || len(other.Finalizers) > 0): // it is not known to be detached
+			why := "the volume can be on one node only"
+			if e := other.Status.DetachError; e != nil {
+				why += "; the last try failed: " + e.Message
+			}
+			v.stop(v.finding(diagnosis.New(diagnosis.WaitingForDetach, object, "being detached from node "+node, why,
+				fmt.Sprintf("Run csi-attach-hub explain %s to see why the volume is not detached yet.", other.Name)).From(other.DeletionTimestamp.Time)))
+			return true
+		case other.DeletionTimestamp == nil && other.Status.Attached:
+			action := fmt.Sprintf("Delete the Pod that uses it on node %s: the volume is detached when the kubelet there has unmounted it. If the node is dead, taint it node.kubernetes.io/out-of-service.", node)
+			if v.otherNode.missing {
+				action = fmt.Sprintf("Node %s does not exist: delete the Pod that uses it there with --force --grace-period=0, and the VolumeAttachment if it stays.", node)
+			}
+			v.stop(found(diagnosis.AttachedElsewhere, object, fmt.Sprintf("attached to node %s, and the volume can be on one node only (Multi-Attach): %s", node, v.podsOn(node)), action))
+			return true
+		}
+	}
+	return false
+}
+
+// podsOn says which Pods use the volume on a node.
+func (v *volume) podsOn(node string) string {
+	if v.pods.value == nil {
+		return "the Pods that use it there could not be read"
+	}
+	var names []string
+	for _, p := range items(v.pods) {
+		if p.Spec.NodeName == node {
+			name := p.Namespace + "/" + p.Name
+			if p.DeletionTimestamp != nil {
+				name += " (being deleted)"
+			}
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return "no known Pod uses it there"
+	}
+	return "used there by Pod " + strings.Join(names, ", ")
 }
 
 // tries says how the tries so far ended and what the next one waits for.

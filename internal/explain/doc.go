@@ -6,7 +6,7 @@
 // be. The Report says what is in order, where it stops, what else was found and what could not be read; Text prints it.
 //
 // explain.go begins; question.go parses what is asked; volume.go finds the VolumeAttachments. walk.go walks from the Pod to the
-// PersistentVolume, attach.go on from the VolumeAttachment, service.go along the driver. driver_and_node.go answers for one of those;
+// PersistentVolume, attach.go on from the VolumeAttachment, service.go along the driver. not_asked.go says why there is no VolumeAttachment. driver_and_node.go answers for one of those;
 // cure.go has the commands; report.go and text.go print.
 //
 // A question about a driver or a node has one report for the driver or node, and a list of its VolumeAttachments. For a

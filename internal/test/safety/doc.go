@@ -1,5 +1,5 @@
 // Package safety says what the product promises about volumes, each promise as a pure function of what somebody has seen: calls
-// at a driver, VolumeAttachments, PersistentVolumes, and who holds a lease.
+// at a driver (calls.go), VolumeAttachments and PersistentVolumes (objects.go), and who holds a lease (lease.go). rule.go names them.
 //
 // Four see that, each with other eyes, and all ask here: the books of package fakecsi (each call of every test), the explored
 // worlds (hub/reconcile/explore_*_test.go, each state that is possible), the random test (hub/tests/random_*_test.go, long ways
