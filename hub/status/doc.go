@@ -106,8 +106,8 @@
 //	attach_hub_config_last_reload_success_timestamp_seconds
 //	attach_hub_config_hash                                  equal for equal configurations
 //
-// Two alerts sound alike: AttachHubNobodyServes is for a driver of the configuration that no replica leads, AttachHubUnserved for
-// one that is not in it, and that no other attacher serves.
+// Two alerts sound alike. AttachHubNobodyServes: the hub serves the driver, and no replica leads it. AttachHubUnserved: the hub does not
+// serve the driver, and no other attacher does.
 //
 // Beside them are those of client-go (rest_client_*), of Go and of the process.
 package status
