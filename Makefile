@@ -31,7 +31,7 @@ help: ## show this menu
 build: ## build bin/csi-attach-hub, bin/csi-attach-proxy and bin/testbed
 	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-# Many tests wait, for example for leases: run more packages at once than there are cores, and the other modules beside the root.
+# Many tests wait, for example for leases: run more packages at once than there are cores, the longest first, and the other modules beside the root.
 # The race detector makes some tests ten times as long: those in WITHOUT_RACE run without it, and skip themselves or parts of them
 # with it. In hub/tests one row of each table of worlds in virtual time runs with it, and all worlds without it (-short leaves out
 # the tests on the real API server, which run with it). The other modules run without it: their goroutines are those of packages
@@ -40,11 +40,11 @@ build: ## build bin/csi-attach-hub, bin/csi-attach-proxy and bin/testbed
 WITHOUT_RACE := TestExplore|TestLargestDrift|TestAReplicaThatComesBackAfterACrash
 test: ## run all tests, most with the race detector, and a real control plane (its first build takes minutes)
 	@run() { go test -vet off -timeout 30m "$$@"; }; \
-	(cd internal/test/deploy && run -count 1 ./...) & deploy=$$!; \
-	(failed=0; run -run '$(WITHOUT_RACE)' ./hub/reconcile ./hub/lease || failed=1; run -short ./hub/tests || failed=1; \
-	  for module in $(CONTROLPLANE) internal/test/bench internal/test/fakecsi/sanity; do (cd $$module && run ./...) || failed=1; done; \
-	  exit $$failed) & others=$$!; \
-	run -race -p 4 ./...; root=$$?; wait $$deploy; deploy=$$?; wait $$others && exit $$((root | deploy))
+	(failed=0; (cd internal/test/deploy && run -count 1 ./...) || failed=1; \
+	  for module in internal/test/bench $(CONTROLPLANE) internal/test/fakecsi/sanity; do (cd $$module && run ./...) || failed=1; done; exit $$failed) & modules=$$!; \
+	failed=0; run -race -p 4 ./hub/tests ./internal/test/... ./... || failed=1; \
+	run -run '$(WITHOUT_RACE)' ./hub/reconcile ./hub/lease || failed=1; run -short ./hub/tests || failed=1; \
+	wait $$modules && exit $$failed
 
 # CI must not skip the tests of the page.
 ifdef CI
