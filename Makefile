@@ -42,7 +42,7 @@ test: ## run all tests, most with the race detector, and a real control plane (i
 	@run() { go test -vet off -timeout 30m "$$@"; }; \
 	(failed=0; (cd internal/test/deploy && run -count 1 ./...) || failed=1; \
 	  for module in internal/test/bench $(CONTROLPLANE) internal/test/fakecsi/sanity; do (cd $$module && run ./...) || failed=1; done; exit $$failed) & modules=$$!; \
-	failed=0; run -race -p 4 ./hub/tests ./internal/test/... ./... || failed=1; \
+	failed=0; run -race -p 3 ./hub/tests ./internal/test/... ./... || failed=1; \
 	run -run '$(WITHOUT_RACE)' ./hub/reconcile ./hub/lease || failed=1; run -short ./hub/tests || failed=1; \
 	wait $$modules && exit $$failed
 
