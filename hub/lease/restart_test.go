@@ -46,10 +46,7 @@ func TestAReplicaThatComesBackAfterACrashWaitsALeaseDurationAtMost(t *testing.T)
 		"the survivor's further ahead": {2 * time.Minute, -wrong, wrong, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if race.Detector && watched {
-				t.Skip("the race detector watches one row of a table: choose this one with -run, or run all without -race")
-			}
-			watched = true
+			race.OneRow(t, &watched)
 			inVirtualTime(t, func(w *world) {
 				survivor, restarted := restart(w, c.away, c.dead, c.survivor)
 				time.Sleep(time.Minute)

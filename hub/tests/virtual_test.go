@@ -181,10 +181,7 @@ func eachInVirtualTime[T any](t *testing.T, rows map[string]T, f func(v *virtual
 	watched := false
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
-			if race.Detector && watched {
-				t.Skip("the race detector watches one row of a table: choose this one with -run, or run all without -race")
-			}
-			watched = true
+			race.OneRow(t, &watched)
 			inVirtualTime(t, func(v *virtual) { f(v, row) })
 		})
 	}

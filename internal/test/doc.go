@@ -27,7 +27,7 @@
 // # Run
 //
 //	go test ./hub/queue                                a package; no test needs anything that is not in the repository
-//	go test -race -run IsDetachedFrom ./hub/tests    one test
+//	go test -race -run IsDetachedFrom ./hub/tests      one test
 //	cd internal/test/deploy && go test -run Chart .    a nested module; go test ./... in the root leaves these out
 //	go test ./registry -update                         write the golden files again; the flag is -update in each package that has some
 //

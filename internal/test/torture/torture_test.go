@@ -74,6 +74,9 @@ func TestCrashAtEachWriteAndCallLosesNothingAndRepeatsNoRecordedCall(t *testing.
 		crashes, lags = slices.DeleteFunc(crashes, func(c Crash) bool { return !c.IsDangerous() }), []Lag{{Resource: "volumeattachments", Late: true}}
 	default:
 		crashes = slices.DeleteFunc(crashes, func(c Crash) bool { return !strings.Contains(c.String(), only) })
+		if len(crashes) == 0 {
+			t.Fatalf("no point has %q in its name", only)
+		}
 	}
 	for _, lag := range lags {
 		began := time.Now()

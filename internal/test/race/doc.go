@@ -1,2 +1,0 @@
-// Package race tells tests whether the race detector is on, which makes some of them ten times as long.
-package race
