@@ -53,7 +53,7 @@
 //	a dangling volume is given up                         hub/volume/dangling.go:Hopeless
 //	`workers: 50` becomes a limit of the queue            hub/reconcile/reconciler.go:SetLimits; hub/queue/lanes.go:mayStart
 //	a replica that was frozen does not call or write      hub/lease/term.go:check; asked by hub/reconcile/call.go:mayCall and hub/attach/writer.go:send
-//	a message does not leave after its lease              hub/csiclient/connection.go:Write asks hub/csiclient/sendguard.go:check
+//	a message does not leave after its lease              hub/csiclient/connection.go:Write asks hub/csiclient/sendguard.go:check, and that the term: hub/reconcile/call.go passes it with the call
 //	who serves a driver                                   hub/lease/assignment.go:assign, hub/lease/decision.go:decide
 //	whether this process competes for a driver            hub/driver/role.go:takeRole; hub/lease/candidate.go
 //	a volume may name a Secret                            registry/secret.go:CheckSecret; hub/driver/manager.go:readSecret
@@ -67,7 +67,7 @@
 //	what a full node is                                   hub/reconcile/worker.go:isNodeFull; hub/queue/node.go:AnsweredLocked, hub/queue/node.go:offer
 //	drivers.yaml is read again; one bad file of several   registry/file.go:Run; registry/load.go:load
 //	a change of drivers.yaml reaches a driver             registry/file.go:Run reads it, registry/registry.go:publish sends a snapshot, hub/hub.go:apply starts and retires Managers and calls
-//	                                                      hub/driver/manager.go:SetSpec, which wakes attend (limits), takeRole (mode, lease) and stayConnected (endpoint, TLS); all else is read at each use
+//	                                                      hub/driver/manager.go:SetSpec, which wakes attend (hub/driver/lifecycle.go: limits, on to hub/reconcile/reconciler.go:SetLimits), takeRole (mode, lease) and stayConnected (endpoint, TLS); all else is read at each use
 //	which methods the proxy refuses                       internal/proxy/calls.go:ServeHTTP
 //	the order of a stop                                   calls hub/driver/lifecycle.go:run, lease hub/lease/candidate.go:attempt, then the services cmd/csi-attach-hub/hub.go:runWithServices
 //
@@ -80,9 +80,10 @@
 //	a Secret does not reach the page               no field is there for one: hub/view/doc.go
 //	a metric; an alert                             the list in hub/status/doc.go, its values hub/status/collector.go:addDriver; deploy/chart/files/alerts.yaml
 //	the advice for an error of a call              hub/diagnosis/cause.go:Action; of connecting, hub/diagnosis/cause.go:ParseRefusal
-//	the order in which `explain` asks              internal/explain/doc.go; as far as the VolumeAttachment internal/explain/walk.go:explain, then internal/explain/attach.go:operation
+//	the order in which `explain` asks              internal/explain/doc.go. First the hub: internal/explain/explain.go:askHub; then the objects: internal/explain/walk.go:explain, from the VolumeAttachment on internal/explain/attach.go:operation
 //	what `adopt` takes for a csi-attacher          internal/adopt/attacher.go:IsAttacher
-//	the rights on Secrets, on Leases, on all else  deploy/chart/templates/secrets.yaml, deploy/chart/templates/leases.yaml, deploy/chart/templates/rights.yaml
+//	the rights on Secrets                          deploy/chart/templates/secrets.yaml: one Role in each namespace that the values name
+//	the rights on Leases; on all else              deploy/chart/templates/leases.yaml; deploy/chart/templates/rights.yaml
 //	a rule of safety                               internal/test/safety/doc.go: its files, and who checks by them
 //	how to write a test, and see a seed again      internal/test/doc.go
 //
@@ -91,10 +92,12 @@
 // A setting: a row in registry/settings.go and its field in registry/driver.go; its use, read through Settings() at each use; its row in
 // deploy/CONFIGURE.md and in drivers.yaml (registry's tests name what is missing); `make manifests` writes the chart's schema.
 //
-// A verdict: its constant in hub/diagnosis/verdict.go, and its row in deploy/OPERATE.md, which a test misses. Its advice stands where the
-// Diagnosis is made; all views show it:
+// A verdict: its constant in hub/diagnosis/verdict.go, and its row in deploy/OPERATE.md: without it
+// TestEveryPathStateAndVerdictIsDocumented of internal/test/deploy fails. Its advice stands where the Diagnosis is made; all views show it:
 //
-//	of the text of an error               hub/diagnosis/cause.go: a row in texts and a row in advice
+//	of the text of an error of the hub    hub/diagnosis/cause.go: a row in texts, and a row in advice, without which the package's test fails
+//	of an answer of the driver            none: its verdict is BackendError, its advice the row of its gRPC code in hub/diagnosis/cause.go
+//	of an error of connecting             hub/diagnosis/cause.go: a row in refusals
 //	of a VolumeAttachment                 hub/status/diagnose.go; the health of a VolumeAttachment does not depend on its verdict
 //	of a driver                           hub/status/diagnose_driver.go; its health in hub/status/driver_health.go:serviceState: without a case there, that of a driver that cannot be called
 //	of the objects of an attached volume  hub/view/faults.go

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -48,7 +49,11 @@ func TestGarbageOnTheSocketIsAnErrorAndNoHang(t *testing.T) {
 				go func() {
 					defer conn.Close()
 					go func() { _, _ = io.Copy(io.Discard, conn) }() // or it would wait for us to read
-					_, _ = io.Copy(conn, stream())
+					garbage := stream()
+					_, _ = io.Copy(conn, readerFunc(func(b []byte) (int, error) {
+						time.Sleep(time.Millisecond) // it need not keep a core busy
+						return garbage.Read(b)
+					}))
 				}()
 			})
 			s, err := Connect(testContext(t), at(endpoint), nil)

@@ -103,6 +103,7 @@ var advice = map[Verdict]string{
 	NodeWithoutCSI:     "Check that node {node} exists and that its kubelet runs, then that the driver's node plugin (a DaemonSet) runs there.",
 	VolumeRecreated:    "Find the handle of the attached volume in the storage system, and do what the error says: PersistentVolume {volume} is not the one that was attached.",
 	VolumeMissing:      "Restore PersistentVolume {volume} with the same handle. If no Pod needs it, delete the VolumeAttachment.",
+	VolumeNotCSI:       "Look at kube-controller-manager and at the kubelet: CSI does not attach this volume.",
 	VolumeBeingDeleted: "Remove the volume from the Pod: a PersistentVolume that is being deleted cannot be attached. Its persistentVolumeReclaimPolicy decides whether the storage is deleted too: Retain keeps it. Delete the VolumeAttachment if it stays.",
 	ObjectChanged:      "Wait for the next try: the object changed in the meantime.",
 	WebhookFailed:      "Repair the admission webhook that the error names: it is its own Deployment and Service. The API server refuses the hub's writes until the webhook answers.",

@@ -32,6 +32,11 @@ func TestEveryCauseHasAnActionThatNamesItsObjects(t *testing.T) {
 	for verdict := range advice { // or a code
 		causes = append(causes, Cause{Verdict: verdict}, Cause{BackendError, string(verdict)})
 	}
+	for _, row := range texts {
+		if advice[row.verdict] == "" {
+			t.Errorf("%s has no advice", row.verdict)
+		}
+	}
 	for _, c := range causes {
 		if got := c.Action("node-1", "pv-1", ""); !strings.HasSuffix(got, ".") || strings.Contains(got, "{") {
 			t.Errorf("%+v: %q", c, got)

@@ -13,9 +13,7 @@ import (
 // explored. Those are always explored to their end.
 func exploreFor(t *testing.T, worlds int) (each time.Duration, short bool) {
 	t.Helper()
-	if race.Detector {
-		t.Skip("the race detector makes this ten times as long, and finds nothing in values: make test runs it without")
-	}
+	race.Skip(t, "one goroutine explores values")
 	text := os.Getenv("EXPLORE")
 	if text == "" {
 		return 0, true
@@ -96,9 +94,7 @@ func TestExploreLeaseNeedsItsAssumptions(t *testing.T) {
 // A call that Confirm has allowed ends before any other process may take the Lease, as long as the rates of the clocks
 // of the holder, of the driver and of who waits differ by less than half of the margin: 1/40 of the lease.
 func TestLargestDrift(t *testing.T) {
-	if race.Detector {
-		t.Skip("the race detector finds nothing in arithmetic: make test runs it without")
-	}
+	race.Skip(t, "this is arithmetic")
 	for _, duration := range []time.Duration{2 * time.Second, 15 * time.Second, time.Minute} {
 		retry := duration / 3
 		term := &Term{duration: duration, retry: retry}

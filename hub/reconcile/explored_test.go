@@ -20,9 +20,7 @@ func (m exploredFrom) Start() []*exploredWorld { return []*exploredWorld{m.state
 // Each row is steps that an exploration has found. All that may follow without a fault is explored: in each of these states what
 // is wanted must be within reach. "A makes REQUEST: EFFECT" is the request and its answer.
 func TestExploredStepsLeadToWhatIsWanted(t *testing.T) {
-	if race.Detector {
-		t.Skip("the race detector watches TestExploreVolumes: make test runs this one without")
-	}
+	race.Skip(t, "TestExploreVolumes does the same concurrent work")
 	for name, c := range map[string]struct {
 		world string
 		steps []string

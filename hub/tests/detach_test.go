@@ -13,6 +13,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/race"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
@@ -247,6 +248,7 @@ func TestVolumeThatADriverDoesNotKnowAtItsOldNodeIDIsGivenUp(t *testing.T) {
 }
 
 func TestVolumeThatADriverDoesNotKnowIsGivenUp(t *testing.T) {
+	race.Skip(t, race.Hours)
 	type row struct {
 		prepare func(*virtual)
 		first   time.Duration // the VolumeAttachment is deleted for so long before it is stripped
@@ -297,6 +299,7 @@ func TestDriverThatHasJustStartedIsNotBelievedThatItKnowsNoVolume(t *testing.T) 
 
 // An upgrade of a driver has changed the form of its node IDs: all that was attached before is detached one day.
 func TestFleetOfOldNodeIDsDoesNotKeepTheAPIServerBusy(t *testing.T) {
+	race.Skip(t, race.Hours)
 	inVirtualTime(t, func(v *virtual) {
 		v.register("n", "id-n")
 		v.start()

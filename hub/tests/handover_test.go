@@ -15,6 +15,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/race"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -224,6 +225,7 @@ func TestLeaseIsNotGivenUpWhileACallIsInFlight(t *testing.T) {
 
 // The hub took the lease of a sidecar that was rolled out slowly, and the sidecar waited for ever.
 func TestHubWithAWrongEndpointNeverTakesTheLeaseOfASidecarThatIsAwayForLong(t *testing.T) {
+	race.Skip(t, race.Hours)
 	inVirtualTime(t, func(v *virtual) {
 		v.leased()
 		_, stop := v.sidecar()
@@ -245,6 +247,7 @@ func TestHubWithAWrongEndpointNeverTakesTheLeaseOfASidecarThatIsAwayForLong(t *t
 }
 
 func TestSidecarThatComesDuringALongOutageOfTheHubsEndpointGetsTheLeaseAndGivesItBack(t *testing.T) {
+	race.Skip(t, race.Hours)
 	inVirtualTime(t, func(v *virtual) {
 		v.leased()
 		v.start()

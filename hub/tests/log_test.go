@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"k8s.io/klog/v2/ktesting"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/race"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -86,6 +87,7 @@ func TestAtTheDefaultVerbosityTheFirstFailureOfAVolumeAndItsRecoveryAreOneLineEa
 }
 
 func TestVolumeThatFailsForHoursIsLoggedEveryTenMinutesAndWhenTheCauseChanges(t *testing.T) {
+	race.Skip(t, race.Hours)
 	inVirtualTime(t, func(v *virtual) {
 		v.verbosity, v.driver.Retry.Max = 0, 10*time.Second
 		v.withNode("v")

@@ -22,6 +22,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/proxy"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/certtest"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/race"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -467,6 +468,7 @@ func TestDanglingVolumeWhoseUnpublishEndsTheDriverKeepsItsBackoff(t *testing.T) 
 
 // The driver is away for longer than its lease lasts: each time the lease is released, and taken again.
 func TestVolumeThatEndsTheDriverKeepsItsBackoffInTheNextTerm(t *testing.T) {
+	race.Skip(t, race.Hours)
 	inVirtualTime(t, func(v *virtual) {
 		v.driver.Drift.Interval = 0
 		v.leased()
@@ -490,6 +492,7 @@ func TestVolumeThatEndsTheDriverKeepsItsBackoffInTheNextTerm(t *testing.T) {
 
 // The listing was repeated after each drift.interval (1m), whatever it did to the driver: no attach that takes longer ever ended.
 func TestListingThatEndsTheDriverIsRepeatedLessAndLess(t *testing.T) {
+	race.Skip(t, race.Hours)
 	inVirtualTime(t, func(v *virtual) {
 		var well atomic.Bool
 		ends := v.fatalTo(0, func(c sessionCall) bool { return c.method == fakecsi.ListVolumes && !well.Load() })

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/race"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/fakekube"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -199,6 +200,7 @@ func TestVolumeOfAnAttachmentThatVanishedBeforeATakeoverIsDetached(t *testing.T)
 
 // The watch is late at a takeover: the one before has attached the volume for a VolumeAttachment that the cache does not show yet.
 func TestDanglingVolumeIsLookedForOnlyWhenATakeoverKnowsAllVolumeAttachments(t *testing.T) {
+	race.Skip(t, race.Hours)
 	inVirtualTime(t, func(v *virtual) {
 		v.driver.Drift.Unexpected = registry.UnexpectedDetach
 		takeOver := v.standby()
@@ -332,7 +334,11 @@ func TestNewObjectOfTheSameNameAfterAMissedDeletionIsAnotherOne(t *testing.T) {
 // The new object of a name came while the watch told of the end of the old one: its own volume was said to be left
 // attached, without end.
 func TestVolumeOfALivingAttachmentIsNotSaidToBeLeftAttached(t *testing.T) {
-	for range 20 { // which goroutine is first is not decided
+	tries := 20 // which goroutine is first is not decided
+	if race.Detector {
+		tries = 3
+	}
+	for range tries {
 		inVirtualTime(t, func(v *virtual) {
 			v.withNode("v")
 			v.start()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/test/race"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -103,6 +104,7 @@ func TestVolumeThatIsInUseWithoutAVolumeAttachmentIsNotAttachedElsewhere(t *test
 // kube-controller-manager makes the VolumeAttachment of the running Pod again, with the same name. It waits, since the node
 // counts as full.
 func TestVolumeIsNotDetachedWhileAVolumeAttachmentAsksForItOnItsNode(t *testing.T) {
+	race.Skip(t, race.Hours)
 	inFullNode(t, func(v *virtual, vas []testbed.VolumeAttachment, _ func()) {
 		v.api.HoldWatches("volumeattachments")
 		v.stripFinalizers(vas[0].Name)
@@ -148,6 +150,7 @@ func TestDrainDetachesNothingThatIsInUseAndReadsEachNodeOnce(t *testing.T) {
 
 // etcd was restored, say, and the VolumeAttachments of all Pods of a node are missing.
 func TestNodeThatUsesManyVanishedVolumesIsReadForAllOfThem(t *testing.T) {
+	race.Skip(t, race.Hours)
 	const volumes, minutes = 50, 30
 	inVirtualTime(t, func(v *virtual) {
 		v.start()
@@ -283,7 +286,7 @@ func TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt(t *testin
 		after func(*virtual) // the VolumeAttachment vanished
 		calls int
 	}
-	for name, c := range map[string]row{
+	rows := map[string]row{
 		"nothing seen": {single, func(*virtual) {}, 1},
 		"its detach seen": {single, func(v *virtual) {
 			va := v.attachment("v", "n")
@@ -300,44 +303,47 @@ func TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt(t *testin
 			va.Status.Attached = true
 			v.write(va)
 		}, 1},
-	} {
-		eachInVirtualTime(t, map[string]bool{name + ", that vanished before the term": true, name + ", of a term before": false}, func(v *virtual, standby bool) {
-			v.driver.Drift.Interval = 0
-			v.register("n", "id-n")
-			v.volume("v", c.mode)
-			v.leased()
-			va := v.attachment("v", "n")
-			var release func()
-			if standby {
-				release = v.holdLease("another")
-				v.start()
-				v.write(written(va, "id-n"))
-				v.pass(time.Second)
-				v.stripFinalizers(va.Name)
-				v.delete(va)
-			} else {
-				v.start()
-				v.create(va)
+	}
+	for name, standby := range map[string]bool{"it vanished before the term": true, "in a term before": false} {
+		t.Run(name, func(t *testing.T) {
+			eachInVirtualTime(t, rows, func(v *virtual, c row) {
+				v.driver.Drift.Interval = 0
+				v.register("n", "id-n")
+				v.volume("v", c.mode)
+				v.leased()
+				va := v.attachment("v", "n")
+				var release func()
+				if standby {
+					release = v.holdLease("another")
+					v.start()
+					v.write(written(va, "id-n"))
+					v.pass(time.Second)
+					v.stripFinalizers(va.Name)
+					v.delete(va)
+				} else {
+					v.start()
+					v.create(va)
+					v.pass(time.Minute)
+					v.refuseToDetach("id-n", codes.Internal)
+					v.deleteWithoutDetach(va)
+					v.pass(time.Second)
+					release = v.stealLease("another")
+				}
 				v.pass(time.Minute)
-				v.refuseToDetach("id-n", codes.Internal)
-				v.deleteWithoutDetach(va)
-				v.pass(time.Second)
-				release = v.stealLease("another")
-			}
-			v.pass(time.Minute)
-			before := v.calls(unpublish, "v", "id-n")
-			c.after(v)
-			v.pass(time.Minute)
-			v.turn(healed)
-			if n := v.calls(unpublish, "v", "id-n"); n != before {
-				v.t.Fatalf("%d calls while another one has the lease", n-before)
-			}
-			release()
-			v.pass(15 * time.Minute)
-			if n := v.calls(unpublish, "v", "id-n") - before; n != c.calls {
-				v.t.Errorf("%d calls to detach it, want %d", n, c.calls)
-			}
-			v.wantDangling(0)
+				before := v.calls(unpublish, "v", "id-n")
+				c.after(v)
+				v.pass(time.Minute)
+				v.turn(healed)
+				if n := v.calls(unpublish, "v", "id-n"); n != before {
+					v.t.Fatalf("%d calls while another one has the lease", n-before)
+				}
+				release()
+				v.pass(15 * time.Minute)
+				if n := v.calls(unpublish, "v", "id-n") - before; n != c.calls {
+					v.t.Errorf("%d calls to detach it, want %d", n, c.calls)
+				}
+				v.wantDangling(0)
+			})
 		})
 	}
 }

@@ -1,7 +1,7 @@
 // Package explain says why a volume is not attached, in plain words, and what to do.
 //
-// Explain reads what there is about a question: the Pod, its claims and PersistentVolumes, the VolumeAttachment, driver,
-// node and lease from the API server, and what the replicas of a hub know. Then it walks along pod → claim →
+// Explain asks the replicas of the hub what they know (explain.go:askHub), and reads what there is about a question: the Pod, its claims
+// and PersistentVolumes, the VolumeAttachment, driver, node and lease from the API server. Then it walks along pod → claim →
 // PersistentVolume → VolumeAttachment → driver with its lease → CSINode → last error → Node, and stops where something is not as it should
 // be. The Report says what is in order, where it stops, what else was found and what could not be read; Text prints it.
 //

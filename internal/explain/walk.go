@@ -183,7 +183,7 @@ func (v *volume) volumeStage() bool {
 	case pv == nil:
 		return false // unknown says why it was not read
 	case v.driver == "":
-		v.stop(found(diagnosis.VolumeNotCSI, object, "neither a CSI volume nor migrated to CSI", "Look at kube-controller-manager and at the kubelet: CSI does not attach this volume."))
+		v.stop(found(diagnosis.VolumeNotCSI, object, "neither a CSI volume nor migrated to CSI", diagnosis.Cause{Verdict: diagnosis.VolumeNotCSI}.Action("", "", "")))
 		return false
 	}
 	v.ok("%s is a volume of CSI driver %s, handle %s", object, v.driver, cmp.Or(attach.VolumeOf(pv).Handle, "unknown"))

@@ -17,9 +17,9 @@
 //
 // # Write a test
 //
-//	inVirtualTime(t, func(v *virtual) {...})           hub/tests/virtual_test.go: hub, driver and API server in memory, hours in no time; for all variants
-//	eachInVirtualTime(t, rows, func(v, row) {...})     the same for each row of a table
-//	newWorld(t)                                        hub/tests/world_test.go: a real API server and sockets; once per behaviour
+//	inVirtualTime(t, func(v *virtual) {...})           hub/tests/virtual_test.go: hub, driver and API server in memory, hours in no time; one driver
+//	eachInVirtualTime(t, rows, func(v, row) {...})     the same for each row of a table: the variants of a behaviour
+//	newWorld(t)                                        hub/tests/world_test.go: a real API server and sockets; once per behaviour, and where drivers may disturb each other
 //	testbed.RunMain in TestMain, testbed.Shared(t)     a real API server in a test of another package
 //
 // hub/tests has one file per behaviour: move_test.go begins with a short example on the API server, one in virtual time, and a table.

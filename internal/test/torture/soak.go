@@ -19,7 +19,7 @@ const (
 	// leastSamples is the least number of samples that judge needs.
 	leastSamples = 12
 	// sampleEvery is the least time between two samples; a long soak takes samplesInAll.
-	sampleEvery, samplesInAll = 500 * ms, 240
+	sampleEvery, samplesInAll = 250 * ms, 240
 	// sayEvery is how many samples there are between two progress lines.
 	sayEvery = 6
 	// earlyMoves: a pod deletes its VolumeAttachment as soon as it is made in one of so many moves.
