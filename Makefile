@@ -31,20 +31,20 @@ help: ## show this menu
 build: ## build bin/csi-attach-hub, bin/csi-attach-proxy and bin/testbed
 	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-# Many tests wait, for example for leases: run more packages at once than there are cores, the longest first, and the other modules beside the root.
-# The race detector makes some tests ten times as long: those in WITHOUT_RACE run without it, and skip themselves or parts of them
-# with it. In hub/tests one row of each table of worlds in virtual time runs with it, and all worlds without it (-short leaves out
-# the tests on the real API server, which run with it). The other modules run without it: their goroutines are those of packages
-# whose own tests have it. Go does not see that the tests of deploy depend on files outside their module, so their results must not
-# come from its cache.
+# Many tests wait, for example for leases: run more packages at once than there are cores, the longest first, and the other modules
+# beside the root. The race detector makes some tests ten times as long: those in WITHOUT_RACE run without it, and skip themselves or
+# parts of them with it. In hub/tests one row of each table of worlds in virtual time runs with it, and all worlds without it (-short
+# leaves out the tests on the real API server, which run with it). The other modules run without it: their goroutines are those of
+# packages whose own tests have it. A program with it sleeps for a second at its end, unless GORACE says otherwise. Go does not see
+# that the tests of deploy depend on files outside their module, so their results must not come from its cache.
 WITHOUT_RACE := TestExplore|TestLargestDrift|TestAReplicaThatComesBackAfterACrash|TestListingWithoutEnd|TestHundredThousand
 test: ## run all tests, most with the race detector, and a real control plane (its first build takes minutes)
-	@run() { go test -vet off -timeout 30m "$$@"; }; \
+	@run() { GORACE="atexit_sleep_ms=0 $$GORACE" go test -vet off -timeout 30m "$$@"; }; \
 	(failed=0; (cd internal/test/deploy && run -count 1 ./...) || failed=1; \
 	  for module in internal/test/bench $(CONTROLPLANE) internal/test/fakecsi/sanity; do (cd $$module && run ./...) || failed=1; done; exit $$failed) & modules=$$!; \
 	failed=0; run -race -p 3 ./hub/tests ./internal/test/... ./... || failed=1; \
-	run -run '$(WITHOUT_RACE)' ./hub/reconcile ./hub/lease ./hub/csiclient || failed=1; run -short ./hub/tests || failed=1; \
-	wait $$modules && exit $$failed
+	run -run '$(WITHOUT_RACE)' ./hub/reconcile ./hub/lease ./hub/csiclient & explored=$$!; run -short ./hub/tests || failed=1; \
+	wait $$explored || failed=1; wait $$modules && exit $$failed
 
 # CI must not skip the tests of the page.
 ifdef CI

@@ -74,9 +74,15 @@ func TestImage(t *testing.T) {
 		{"image-proxy.tar", "csi-attach-proxy", "65532:65532", "Forwards calls of csi-attach-hub over mutual TLS to a CSI driver on a unix socket", []string{"--version"}},
 	}
 
+	archives, all := map[string]archive{}, map[string]map[string]image{} // by name; the images by platform
+	for _, m := range made {
+		archives[m.archive] = openArchive(t, filepath.Join(dir, m.archive))
+		all[m.archive] = archives[m.archive].images(t)
+	}
+
 	t.Run("has the program alone, for both platforms and users", func(t *testing.T) {
 		for _, m := range made {
-			images := openArchive(t, filepath.Join(dir, m.archive)).images(t)
+			images := all[m.archive]
 			if len(images) != 2 {
 				t.Errorf("it has %d platforms", len(images))
 			}
@@ -116,7 +122,7 @@ func TestImage(t *testing.T) {
 				"org.opencontainers.image.revision":    "0123456789abcdef",
 				"org.opencontainers.image.created":     "2026-01-02T03:04:05Z",
 			}
-			for platform, i := range openArchive(t, filepath.Join(dir, m.archive)).images(t) {
+			for platform, i := range all[m.archive] {
 				if diff := cmp.Diff(want, i.config.Config.Labels); diff != "" {
 					t.Errorf("%s, %s: labels (-want +image):\n%s", m.archive, platform, diff)
 				}
@@ -127,7 +133,7 @@ func TestImage(t *testing.T) {
 	t.Run("is the same from another folder, at another time, with another umask", func(t *testing.T) {
 		again := newBuildah(t).makeImage(copyOfSources(t), "077", "ARCHITECTURES=amd64", "PROGRAMS=csi-attach-proxy") // the other images have the same recipe
 		for _, m := range made[2:] {
-			was, now := openArchive(t, filepath.Join(dir, m.archive)), openArchive(t, filepath.Join(again, m.archive))
+			was, now := archives[m.archive], openArchive(t, filepath.Join(again, m.archive))
 			for blob := range now { // but the list of platforms
 				if blob != "index.json" && blob != now.list(t).path() && was[blob] == nil {
 					t.Errorf("%s: %s is another", m.archive, blob)
