@@ -4,6 +4,15 @@
 // Four see that, each with other eyes, and all ask here: the books of package fakecsi (each call of every test), the explored
 // worlds (hub/reconcile/explore_*_test.go, each state that is possible), the random test (hub/tests/random_*_test.go, long ways
 // in virtual time) and package torture (real hubs: killed at each write and call, and with many faults at once).
+//
+//	OneCall               books, explored worlds
+//	OneNode, Announced    books
+//	DetachFirst           explored worlds
+//	SameObject            explored worlds
+//	InUse                 explored worlds, random test
+//	Holder                explored worlds, torture
+//	all other rules       explored worlds, random test, torture
+//
 // What one of them cannot see exactly, it says so: Perhaps. Where a promise does not hold because of what somebody has done
 // to the world, who asks leaves the question out, and says why.
 package safety

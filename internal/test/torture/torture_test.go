@@ -30,11 +30,11 @@ func options(t *testing.T, race bool) Options {
 
 // The long form is `make chaos SEED=2032 FAULTS=1000`. In the short one this seed stops the API server,
 // kills and pauses a hub, also at the end of its leases.
-func TestAFewDozenFaultsLoseNothing(t *testing.T) {
+func TestTwoDozenFaultsLoseNothing(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	o := options(t, true)
-	o.Faults, o.Out = 30, &out
+	o.Faults, o.Out = 24, &out
 	report, err := Chaos(t.Context(), o)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)
