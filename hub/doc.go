@@ -82,7 +82,7 @@
 //	the advice for an error of a call              hub/diagnosis/cause.go:Action; of connecting, hub/diagnosis/cause.go:ParseRefusal
 //	the order in which `explain` asks              internal/explain/doc.go. First the hub: internal/explain/explain.go:askHub; then the objects: internal/explain/walk.go:explain, from the VolumeAttachment on internal/explain/attach.go:operation
 //	what `adopt` takes for a csi-attacher          internal/adopt/attacher.go:IsAttacher
-//	the rights on Secrets                          deploy/chart/templates/secrets.yaml: one Role in each namespace that the values name
+//	the rights on Secrets                          deploy/chart/templates/secrets.yaml: one Role in each namespace that the values name, made by hub.role of _names.tpl
 //	the rights on Leases; on all else              deploy/chart/templates/leases.yaml; deploy/chart/templates/rights.yaml
 //	a rule of safety                               internal/test/safety/doc.go: its files, and who checks by them
 //	how to write a test, and see a seed again      internal/test/doc.go
@@ -95,7 +95,7 @@
 // A verdict: its constant in hub/diagnosis/verdict.go, and its row in deploy/OPERATE.md: without it
 // TestEveryPathStateAndVerdictIsDocumented of internal/test/deploy fails. Its advice stands where the Diagnosis is made; all views show it:
 //
-//	of the text of an error of the hub    hub/diagnosis/cause.go: a row in texts, and a row in advice, without which the package's test fails
+//	of the text of an error of the hub    hub/diagnosis/cause.go: a row in texts (no test misses it), and a row in advice (TestEveryCauseHasAnActionThatNamesItsObjects does)
 //	of an answer of the driver            none: its verdict is BackendError, its advice the row of its gRPC code in hub/diagnosis/cause.go
 //	of an error of connecting             hub/diagnosis/cause.go: a row in refusals
 //	of a VolumeAttachment                 hub/status/diagnose.go; the health of a VolumeAttachment does not depend on its verdict

@@ -5,9 +5,12 @@
 // PersistentVolume → VolumeAttachment → driver with its lease → CSINode → last error → Node, and stops where something is not as it should
 // be. The Report says what is in order, where it stops, what else was found and what could not be read; Text prints it.
 //
-// explain.go begins; question.go parses what is asked; volume.go finds the VolumeAttachments. walk.go walks from the Pod to the
-// PersistentVolume, attach.go on from the VolumeAttachment, service.go along the driver. not_asked.go says why there is no VolumeAttachment. driver_and_node.go answers for one of those;
-// cure.go has the commands; report.go and text.go print.
+// The order of its questions: walk.go:explain asks podStage, claimStage, volumeStage and attachmentStage, then attach.go:operation asks
+// fault, service (driver and lease), withoutDriver (CSINode), elsewhere, tries (last error) and nodeNotes.
+//
+// explain.go begins; question.go parses what is asked; volume.go finds the VolumeAttachments. service.go has the questions about the
+// driver, not_asked.go says why there is no VolumeAttachment, driver_and_node.go answers for a driver or a node. cure.go has the
+// commands; report.go and text.go print.
 //
 // A question about a driver or a node has one report for the driver or node, and a list of its VolumeAttachments. For a
 // driver that the hub serves, the reasons are those of status.Driver.Health: explain adds only what the objects show.
