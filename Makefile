@@ -147,7 +147,7 @@ graphviz:
 # MARKDOWN=deploy/BENCHMARKS.md writes tables and charts into that file and the folder pictures beside it, with those of cases that were
 # measured before. The report is bench.json in that folder; without MARKDOWN it is bin/bench.json.
 REPORT = $(if $(MARKDOWN),$(dir $(MARKDOWN))pictures,bin)/bench.json
-bench: build build-bench ## measure the hub next to the floor, and csi-attacher if CSI_ATTACHER names one; BENCH=case for one case
+bench: build build-bench ## measure the hub next to the baseline, and csi-attacher if CSI_ATTACHER names one; BENCH=case for one case
 	bin/bench --json $(REPORT) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MARKDOWN),--markdown $(MARKDOWN)) \
 	  --command 'make bench$(if $(CSI_ATTACHER), CSI_ATTACHER=$(if $(filter build,$(CSI_ATTACHER)),build,path))$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))' $(BENCH)
 

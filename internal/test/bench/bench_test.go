@@ -62,12 +62,12 @@ func checkMeasured(t *testing.T, s samples, competitor string, figures ...Figure
 }
 
 // What is counted, and not timed, is the same in each run: it is what the hub promises.
-func TestHubNeedsNoMoreWritesAndCallsThanTheFloor(t *testing.T) {
+func TestHubNeedsNoMoreWritesAndCallsThanTheBaseline(t *testing.T) {
 	got := measureTiny(t, "10x50", func(c *Case) { c.Volumes, c.Each = 100, 20 }) // enough for a tick of CPU time
 	for _, f := range []Figure{AttachWrites, DetachWrites, AttachCalls, DetachCalls, Reads} {
 		hub, _ := got.median(hubName, f)
-		if floor, measured := got.median(baselineName, f); !measured || floor != hub {
-			t.Errorf("%s of the floor: %v, of the hub %v", f, floor, hub)
+		if baseline, measured := got.median(baselineName, f); !measured || baseline != hub {
+			t.Errorf("%s of the baseline: %v, of the hub %v", f, baseline, hub)
 		}
 	}
 	checkMeasured(t, got, baselineName, AttachRate, CPU, PlaneCPU, ResidentIdle)

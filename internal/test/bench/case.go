@@ -21,14 +21,14 @@ type Case struct {
 	Each    int           // volumes of each driver that are attached at once
 	Workers int           // in drivers.yaml; 0: the default of the hub
 	Drift   time.Duration // drift.interval in drivers.yaml; 0: the default of the hub
-	Bursts  int           // in each turn of hub and floor
+	Bursts  int           // in each turn of hub and baseline
 	Rounds  int
 	// SidecarRounds is in how many of the rounds csi-attacher takes part, if there is a binary: it takes minutes.
 	SidecarRounds int
 	Targets       []target
 
 	tunedOnly bool // csi-attacher takes part with tuned flags only, as it would take too long with its default flags
-	alone     bool // without the floor
+	alone     bool // without the baseline
 	booked    bool // the drivers' books keep a list of calls
 	replicas  bool // the turn ends the hub, and starts further replicas
 	proxied   bool // the hub reaches the drivers through proxies
@@ -44,17 +44,17 @@ type Case struct {
 func cases() []Case {
 	// The writes and calls that the hub promises.
 	contract := []target{exactly(AttachWrites, 2), exactly(DetachWrites, 1), exactly(AttachCalls, 1), exactly(DetachCalls, 1), exactly(Reads, 0)}
-	asFloor := append(contract[:5:5], atLeast(AttachRate, 0.95).ofFloor(), atLeast(DetachRate, 0.95).ofFloor(), atMost(CPU, 1.2).ofFloor())
+	asBaseline := append(contract[:5:5], atLeast(AttachRate, 0.95).ofBaseline(), atLeast(DetachRate, 0.95).ofBaseline(), atMost(CPU, 1.2).ofBaseline())
 	return []Case{
 		{
 			Name: "10x50", About: "10 drivers, 50 volumes each, all at once; 2,500 PersistentVolumes",
 			Drivers: 10, Nodes: 20, Volumes: 2500, Each: 50, Workers: 100,
-			Bursts: 3, Rounds: 12, SidecarRounds: 2, turn: turnOfBursts, Targets: append(asFloor[:8:8], atMost(ResidentEnd, 85e6)),
+			Bursts: 3, Rounds: 12, SidecarRounds: 2, turn: turnOfBursts, Targets: append(asBaseline[:8:8], atMost(ResidentEnd, 85e6)),
 		},
 		{
 			Name: "10x500", About: "10 drivers, 500 volumes each, all at once; 20,000 PersistentVolumes",
 			Drivers: 10, Nodes: 50, Volumes: 20000, Each: 500, Workers: 100, tunedOnly: true,
-			Bursts: 1, Rounds: 12, SidecarRounds: 2, turn: turnOfBursts, Targets: append(asFloor[:8:8], atMost(ResidentAttached, 130e6)),
+			Bursts: 1, Rounds: 12, SidecarRounds: 2, turn: turnOfBursts, Targets: append(asBaseline[:8:8], atMost(ResidentAttached, 130e6)),
 		},
 		{
 			Name: "one-hostile", About: "9 drivers, 50 volumes each, one after the other; while a tenth attaches 50 too, and while it answers with as much as it can",

@@ -15,7 +15,7 @@ import (
 
 const (
 	hubName          = "hub"
-	baselineName     = "floor"
+	baselineName     = "baseline"
 	sidecarName      = "csi-attacher"
 	tunedSidecarName = "csi-attacher tuned"
 
@@ -38,7 +38,7 @@ type competitor struct {
 }
 
 // competitors returns those of a round, which counts from 0, in the order of their turns. The control plane gets slower with age, and
-// the machine's speed drifts: so hub and floor are neighbours, and each is the first in every second round.
+// the machine's speed drifts: so hub and baseline are neighbours, and each is the first in every second round.
 func (s *stage) competitors(round int) []competitor {
 	all := []competitor{{hubName, func(ctx context.Context, s *stage) (*attacher, error) { return s.startHub(ctx, s.Drivers) }}}
 	if !s.c.alone {
@@ -104,7 +104,7 @@ func (s *stage) startHub(ctx context.Context, drivers []*testbed.Driver) (*attac
 	return a, hub.WaitReady(ctx, len(drivers))
 }
 
-// startBaseline starts the floor, which makes only the calls that correctness needs.
+// startBaseline starts the baseline, which makes only the calls that correctness needs.
 func startBaseline(ctx context.Context, s *stage) (*attacher, error) {
 	a := &attacher{name: baselineName}
 	kubeconfig, err := s.kubeconfig(ctx, metav1.NamespaceDefault, otherAccount)

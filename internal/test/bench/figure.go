@@ -125,15 +125,15 @@ type target struct {
 	figure  Figure
 	compare string
 	value   float64
-	ratio   bool // value is a ratio to the floor
+	ratio   bool // value is a ratio to the baseline
 }
 
 func atLeast(f Figure, value float64) target { return target{f, "at least", value, false} }
 func atMost(f Figure, value float64) target  { return target{f, "at most", value, false} }
 func exactly(f Figure, value float64) target { return target{f, "exactly", value, false} }
 
-// ofFloor makes the value a ratio to the floor.
-func (t target) ofFloor() target {
+// ofBaseline makes the value a ratio to the baseline.
+func (t target) ofBaseline() target {
 	t.ratio = true
 	return t
 }
@@ -157,7 +157,7 @@ func (t target) verdict(s samples) (string, bool) {
 	if t.ratio {
 		var r ratio
 		r, measured = s.ratio(t.figure)
-		show, of, got = hundredths, " of the floor", r.median
+		show, of, got = hundredths, " of the baseline", r.median
 	}
 	word := "met"
 	if !t.met(got) {

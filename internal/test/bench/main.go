@@ -44,7 +44,7 @@ func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench [CASE...]",
 		Short: "Measure csi-attach-hub next to the least that attaching can cost",
-		Long: `Measure csi-attach-hub, on a real control plane, next to the floor: a baseline client that
+		Long: `Measure csi-attach-hub, on a real control plane, next to the baseline: a client that
 knows every answer and makes only the calls that correctness needs. If the
 environment variable CSI_ATTACHER names a binary of csi-attacher, one of them for
 each driver takes part too, with default flags and tuned. CSI_ATTACHER=build builds
@@ -89,7 +89,7 @@ measured before. --markdown writes its tables and charts.`,
 				name, endpoint, _ := strings.Cut(arg, "=")
 				drivers[name] = endpoint
 			}
-			return runFloor(cmd.Context(), args[0], drivers, func() { fmt.Fprintln(cmd.OutOrStdout(), baselineReady) })
+			return runBaseline(cmd.Context(), args[0], drivers, func() { fmt.Fprintln(cmd.OutOrStdout(), baselineReady) })
 		},
 	})
 	return cmd

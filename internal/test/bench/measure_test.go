@@ -139,12 +139,12 @@ func TestCallsThatNobodyNeedsCountToo(t *testing.T) {
 	}
 }
 
-func TestHubAndFloorAreNeighboursAndEachIsTheFirstInEverySecondRound(t *testing.T) {
+func TestHubAndBaselineAreNeighboursAndEachIsTheFirstInEverySecondRound(t *testing.T) {
 	for _, tt := range []struct {
 		c    Case
 		want []string
 	}{
-		{Case{SidecarRounds: 1}, []string{"hub, floor, csi-attacher, csi-attacher tuned", "floor, hub", "hub, floor"}},
+		{Case{SidecarRounds: 1}, []string{"hub, baseline, csi-attacher, csi-attacher tuned", "baseline, hub", "hub, baseline"}},
 		{Case{SidecarRounds: 2, alone: true, tunedOnly: true}, []string{"hub, csi-attacher tuned", "hub, csi-attacher tuned", "hub"}},
 	} {
 		for round, want := range tt.want {
@@ -160,7 +160,7 @@ func TestHubAndFloorAreNeighboursAndEachIsTheFirstInEverySecondRound(t *testing.
 	}
 }
 
-// The machine was slow in the second round, and the floor is missing in the last one.
+// The machine was slow in the second round, and the baseline is missing in the last one.
 var slowed = samples{
 	{hubName, 1, Figures{AttachRate: 90, AttachWrites: 2.004, ResidentEnd: 70e6}}, {baselineName, 1, Figures{AttachRate: 100, AttachWrites: 2}},
 	{baselineName, 2, Figures{AttachRate: 10}}, {hubName, 2, Figures{AttachRate: 8}},
@@ -185,8 +185,8 @@ func TestTargetIsMetOnItsSideOfTheValue(t *testing.T) {
 		target target
 		want   string
 	}{
-		{atLeast(AttachRate, 0.80).ofFloor(), "attaches per second at least 0.80 of the floor: 0.80, met"},
-		{atLeast(AttachRate, 0.81).ofFloor(), "attaches per second at least 0.81 of the floor: 0.80, **missed**"},
+		{atLeast(AttachRate, 0.80).ofBaseline(), "attaches per second at least 0.80 of the baseline: 0.80, met"},
+		{atLeast(AttachRate, 0.81).ofBaseline(), "attaches per second at least 0.81 of the baseline: 0.80, **missed**"},
 		{atLeast(AttachRate, 86), "attaches per second at least 86: 39, **missed**"},
 		{atMost(ResidentEnd, 70e6), "memory at the end (RSS) at most 70.0 MB: 70.0 MB, met"},
 		{atMost(ResidentEnd, 69e6), "memory at the end (RSS) at most 69.0 MB: 70.0 MB, **missed**"},
@@ -231,7 +231,7 @@ func TestReportIsKeptAndWrittenBetweenTheMarkers(t *testing.T) {
 	}
 	for _, want := range []string{
 		"before\n<!-- bench pictures -->\n\n<picture>", "src=\"pictures/bench-light.svg\">", "between\n<!-- bench -->\n\n|case|figure|", "<!-- /bench -->\nafter\n",
-		"|10x50|attaches per second|39|0.80 (0.70–0.90)|-|-|at least 0.95 of the floor, **missed**|\n",
+		"|10x50|attaches per second|39|0.80 (0.70–0.90)|-|-|at least 0.95 of the baseline, **missed**|\n",
 		"1 of 1 exact targets are met (writes, calls, reads, leases).\n\nMeasured on 2026-01-02: 2 cores.\n",
 	} {
 		if strings.Count(string(data), want) != 1 {
@@ -240,7 +240,7 @@ func TestReportIsKeptAndWrittenBetweenTheMarkers(t *testing.T) {
 	}
 	for _, theme := range []string{"light", "dark"} {
 		picture, err := os.ReadFile(filepath.Join(dir, "pictures", "bench-"+theme+".svg"))
-		if err != nil || !strings.Contains(string(picture), "attaches per second, 10x50: hub 39, floor 100.") {
+		if err != nil || !strings.Contains(string(picture), "attaches per second, 10x50: hub 39, baseline 100.") {
 			t.Errorf("picture for %s pages: %v, %s", theme, err, picture)
 		}
 	}

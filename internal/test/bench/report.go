@@ -121,7 +121,7 @@ var barFigures = []Figure{AttachRate, DetachRate, AttachP99, CPU, PlaneCPU, Resi
 
 // picture has a panel for each of barFigures, with a bar for each competitor of a case in which there are several.
 func (r report) picture() chart.Picture {
-	p := chart.Picture{Title: "csi-attach-hub beside the floor and csi-attacher", Note: "Medians of the rounds of each case."}
+	p := chart.Picture{Title: "csi-attach-hub beside the baseline and csi-attacher", Note: "Medians of the rounds of each case."}
 	var about []string
 	for _, f := range barFigures {
 		panel := chart.Panel{Title: string(f)}

@@ -46,7 +46,7 @@ func (s samples) median(competitor string, f Figure) (float64, bool) {
 	return statistics.Median(values), len(values) > 0
 }
 
-// ratio is a figure of the hub divided by that of the floor in the same round: what slows the machine down for a while slows both.
+// ratio is a figure of the hub divided by that of the baseline in the same round: what slows the machine down for a while slows both.
 type ratio struct {
 	median    float64 // over the pairs
 	low, high float64 // the quartiles of the pairs: the lowest and the highest if there are fewer than five
@@ -61,12 +61,12 @@ func (r ratio) String() string {
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", r.median, r.low, r.high)
 }
 
-// ratio compares hub and floor. It returns false where no round has both.
+// ratio compares hub and baseline. It returns false where no round has both.
 func (s samples) ratio(f Figure) (ratio, bool) {
 	var ratios []float64
-	floor := s.values(baselineName, f)
+	baseline := s.values(baselineName, f)
 	for round, value := range s.values(hubName, f) {
-		if other := floor[round]; other != 0 {
+		if other := baseline[round]; other != 0 {
 			ratios = append(ratios, value/other)
 		}
 	}

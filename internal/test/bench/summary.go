@@ -13,7 +13,7 @@ import (
 func (r report) summary() string {
 	var b strings.Builder
 	competing := []Figure{AttachRate, DetachRate, AttachP99, CPU, PodRate}
-	b.WriteString("|case|figure|hub|hub / floor|csi-attacher|tuned|target|\n|---|---|--:|--:|--:|--:|---|\n")
+	b.WriteString("|case|figure|hub|hub / baseline|csi-attacher|tuned|target|\n|---|---|--:|--:|--:|--:|---|\n")
 	exact, missed, dates, machines := 0, []string{}, map[string]bool{}, map[string]bool{}
 	for _, c := range r.measured() {
 		s := r[c.Name].Samples

@@ -24,7 +24,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
-// floor attaches at the least possible cost: it is a client that knows every answer beforehand and makes only the calls that
+// baseline attaches at the least possible cost: it is a client that knows every answer beforehand and makes only the calls that
 // correctness needs. Whatever an attacher takes beyond that is the attacher's own cost.
 //
 // It watches VolumeAttachments, because there is no other way to learn of them, and keeps none. Handles and node IDs follow from
@@ -33,14 +33,14 @@ import (
 // without a limit.
 //
 // It is no attacher: it retries nothing, and ends with the first error.
-type floor struct {
+type baseline struct {
 	kube    kubernetes.Interface
 	drivers map[string]csi.ControllerClient
 }
 
-// runFloor blocks until ctx ends, and returns nil then, or until something fails. drivers are endpoints by name. It calls ready
+// runBaseline blocks until ctx ends, and returns nil then, or until something fails. drivers are endpoints by name. It calls ready
 // once it watches.
-func runFloor(ctx context.Context, kubeconfig string, drivers map[string]string, ready func()) error {
+func runBaseline(ctx context.Context, kubeconfig string, drivers map[string]string, ready func()) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return fmt.Errorf("find the Kubernetes API: %w", err)
@@ -49,7 +49,7 @@ func runFloor(ctx context.Context, kubeconfig string, drivers map[string]string,
 	config.QPS, config.DisableCompression = -1, true
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	f := &floor{drivers: map[string]csi.ControllerClient{}}
+	f := &baseline{drivers: map[string]csi.ControllerClient{}}
 	if f.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ type op struct {
 }
 
 // attach makes the calls of one attach.
-func (f *floor) attach(ctx context.Context, va *storagev1.VolumeAttachment) error {
+func (f *baseline) attach(ctx context.Context, va *storagev1.VolumeAttachment) error {
 	volume, id := attach.VolumeName(va), testbed.NodeID(va.Spec.NodeName)
 	err := f.patch(ctx, va, []op{
 		{"add", "/metadata/finalizers", []string{attach.Finalizer(va.Spec.Attacher)}},
@@ -133,7 +133,7 @@ func (f *floor) attach(ctx context.Context, va *storagev1.VolumeAttachment) erro
 }
 
 // detach makes the calls of one detach.
-func (f *floor) detach(ctx context.Context, va *storagev1.VolumeAttachment) error {
+func (f *baseline) detach(ctx context.Context, va *storagev1.VolumeAttachment) error {
 	_, err := f.drivers[va.Spec.Attacher].ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{
 		VolumeId: attach.VolumeName(va), NodeId: testbed.NodeID(va.Spec.NodeName),
 	})
@@ -144,7 +144,7 @@ func (f *floor) detach(ctx context.Context, va *storagev1.VolumeAttachment) erro
 }
 
 // patch writes as the hub does: its name in managedFields, so that the objects are equally large, and no check for unknown fields.
-func (f *floor) patch(ctx context.Context, va *storagev1.VolumeAttachment, ops []op, subresources ...string) error {
+func (f *baseline) patch(ctx context.Context, va *storagev1.VolumeAttachment, ops []op, subresources ...string) error {
 	body, err := json.Marshal(ops)
 	if err != nil {
 		return err
