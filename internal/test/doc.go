@@ -12,6 +12,7 @@
 //	deploy     tests of the folder deploy: chart, manifests, alerts, documents, image (a module of its own)
 //	certtest   CAs and certificates for tests
 //	race       whether the race detector is on
+//	statistics the median of measurements
 //
 // Tests of one package stand beside it. Tests of the whole hub are in hub/tests, tests of the programs in cmd.
 //
@@ -26,7 +27,7 @@
 //
 // # Run
 //
-//	go test ./hub/queue                                a package; no test needs anything that is not in the repository
+//	go test ./hub/queue                                a package
 //	go test -race -run IsDetachedFrom ./hub/tests      one test
 //	cd internal/test/deploy && go test -run Chart .    a nested module; go test ./... in the root leaves these out
 //	go test ./registry -update                         write the golden files again; the flag is -update in each package that has some

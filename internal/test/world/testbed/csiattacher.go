@@ -48,6 +48,11 @@ func CSIAttacher(tb testing.TB) string {
 	if unreachable == nil {
 		tb.Fatalf("the Go module proxy answers, and csi-attacher cannot be built: %v", err)
 	}
+	if list := os.Getenv("NOT_CHECKED"); list != "" { // .ci/run prints it
+		if err := os.WriteFile(list, []byte("the tests with the real csi-attacher, "), 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
 	tb.Skipf("no csi-attacher: %v: %v", unreachable, err)
 	return ""
 }
