@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"log"
 	"os"
 	"regexp"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
@@ -189,4 +192,15 @@ func decodeLine(line []byte) (map[string]any, error) {
 	}
 	_, err := d.Token()
 	return values, err
+}
+
+func TestLinesOfOtherLoggersGoThroughKlog(t *testing.T) {
+	defer klog.CaptureState().Restore()
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	klog.SetLogger(logger)
+	log.New(klogWriter("Go library"), "", 0).Print("a line\n")
+	lines := logger.GetSink().(ktesting.Underlier).GetBuffer().Data()
+	if len(lines) != 1 || lines[0].Message != "Go library" || len(lines[0].ParameterKVList) != 2 || lines[0].ParameterKVList[1] != "a line" {
+		t.Errorf("logged %+v", lines)
+	}
 }

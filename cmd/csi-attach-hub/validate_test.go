@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,5 +79,12 @@ func TestValidateChecksAFolderAsOneConfiguration(t *testing.T) {
 	write(t, filepath.Join(dir, "c.yaml"), head+"drivers: [{name: a, endpoint: \"unix:///c\"}, {name: c}]\n")
 	if _, stderr, code := runHere("validate", dir); code != 1 || !strings.Contains(stderr, "c.yaml:3: drivers[1].endpoint: missing") || !strings.Contains(stderr, "d.yml: is not read") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+}
+
+func TestSchemaPrintsJSON(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"schema"}, &stdout, &stderr); code != 0 || !json.Valid(stdout.Bytes()) {
+		t.Errorf("exit code %d, stderr %q, stdout %q", code, stderr.String(), stdout.String())
 	}
 }

@@ -4,7 +4,14 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
+
+// NeedsPlace is what the queue asks.
+func (t *Table) NeedsPlace(key queue.Key, at queue.Place, repair bool) bool {
+	return (*beliefs)(t).NeedsPlace(key, at, repair)
+}
 
 // FinalizerWasRemoved reports whether this process has removed the finalizer of a VolumeAttachment whose deletion was not reported yet.
 func (t *Table) FinalizerWasRemoved(uid types.UID) bool { return t.released[uid] }

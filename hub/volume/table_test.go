@@ -74,3 +74,43 @@ func next(table *volume.Table) *queue.Item {
 	e, _ := table.Queue.Start(time.Now())
 	return e
 }
+
+// On a full node, an attach that has its place, or may have it, does not wait for one.
+func TestOnlyAnAttachWithoutAPlaceWaitsForOne(t *testing.T) {
+	here, elsewhere := attach.Target{VolumeHandle: "v", NodeID: "n"}, attach.Target{VolumeHandle: "v", NodeID: "before"}
+	believed := func(b volume.Belief, at attach.Target) volume.Publication {
+		return volume.Publication{Record: attach.Record{Target: at}, Belief: b}
+	}
+	refused := believed(volume.Uncertain, here)
+	refused.NodeFull = true
+	for name, c := range map[string]struct {
+		believed       volume.Publication
+		lost, dangling bool
+		noted          bool
+		want           bool
+	}{
+		"nothing is known":                         {want: true},
+		"the object notes it":                      {noted: true, want: false},
+		"published":                                {believed: believed(volume.Published, here), want: false},
+		"recorded":                                 {believed: believed(volume.Recorded, here), want: false},
+		"called without an answer":                 {believed: believed(volume.Uncertain, here), want: false},
+		"refused because the node was full":        {believed: refused, noted: true, want: true},
+		"unpublished":                              {believed: believed(volume.Unpublished, here), noted: true, want: true},
+		"recorded at the node ID of before":        {believed: believed(volume.Recorded, elsewhere), want: true},
+		"dangling there":                           {dangling: true, want: false},
+		"dangling there, and refused":              {believed: refused, dangling: true, want: false},
+		"lost":                                     {believed: believed(volume.Recorded, here), lost: true, noted: true, want: true},
+		"lost, and published again but not marked": {believed: believed(volume.Published, here), lost: true, want: false},
+	} {
+		table := volume.NewTable("f")
+		if c.believed.Belief != volume.Unknown {
+			table.Open(attachment("va", "1")).Publication = c.believed
+		}
+		if c.dangling {
+			table.Found(volume.Identity{}, attach.Record{Target: here})
+		}
+		if got := table.NeedsPlace(queue.AttachmentKey("va"), queue.Place{Target: here, Node: "n", Noted: c.noted}, c.lost); got != c.want {
+			t.Errorf("%s: it needs a place: %v, want %v", name, got, c.want)
+		}
+	}
+}
