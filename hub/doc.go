@@ -58,12 +58,12 @@
 //	whether this process competes for a driver            hub/driver/role.go:takeRole; hub/lease/candidate.go
 //	a volume may name a Secret                            registry/secret.go:CheckSecret; hub/driver/manager.go:readSecret
 //	the Secret of a detach                                hub/attach/attacher.go:UnpublishSecrets
-//	a Secret leaves the text of an error                  hub/attach/redactor.go; hub/attach/attacher.go:call; hub/driver/connection.go for Probe and ListVolumes
+//	a Secret leaves the text of an error                  hub/attach/redactor.go; hub/attach/attacher.go:call; hub/driver/live_session.go for Probe and ListVolumes
 //	how many listings confirm that a volume is missing    hub/drift/missing.go:compare
 //	how many confirm that it is attached too much         hub/drift/dangling.go:checkDangling
 //	how long a listing may be, and take                   hub/csiclient/listing.go; hub/drift/watch.go:Check
 //	a panic restarts its driver alone                     hub/driver/role.go:run ends the run, hub/driver/manager.go:Serve begins the next one
-//	a driver is gone and comes back                       hub/driver/connection.go:stayConnected; behind a proxy, internal/proxy/proxy.go
+//	a driver is gone and comes back                       hub/driver/live_session.go:stayConnected; behind a proxy, internal/proxy/proxy.go
 //	what a full node is                                   hub/reconcile/worker.go:isNodeFull; hub/queue/node.go:AnsweredLocked, hub/queue/node.go:offer
 //	drivers.yaml is read again; one bad file of several   registry/file.go:Run; registry/load.go:load
 //	a change of drivers.yaml reaches a driver             registry/file.go:Run reads it, registry/registry.go:publish sends a snapshot, hub/hub.go:apply starts and retires Managers and calls
@@ -75,7 +75,7 @@
 //
 //	the health of a driver                         hub/status/driver_health.go:HealthOfDriver; of a VolumeAttachment, hub/status/attachment_health.go
 //	the first line of `status` and of the page     hub/status/headline.go:Headline; `status` has problems with replicas before it: internal/statustable/report.go:NewReport
-//	the data of the page                           hub/status/view.go asks hub/view/view.go:Drivers, hub/view/attachments.go:Attachments and, for the rest,
+//	the data of the page                           hub/status/overview.go asks hub/view/view.go:Drivers, hub/view/attachments.go:Attachments and, for the rest,
 //	                                               cmd/csi-attach-hub/status_source.go:Overview; hub/status/pages.go makes the rows
 //	a Secret does not reach the page               no field is there for one: hub/view/doc.go
 //	a metric; an alert                             the list in hub/status/doc.go, its values hub/status/collector.go:addDriver; deploy/chart/files/alerts.yaml
@@ -105,7 +105,7 @@
 //
 // Optional: commands in internal/explain/cure.go; in sameCause of internal/explain/attach.go what says the same as another verdict.
 //
-// A CSI call: its method in hub/csiclient/session.go and in Session of hub/driver/connection.go, with redacted texts
+// A CSI call: its method in hub/csiclient/session.go and in Session of hub/driver/live_session.go, with redacted texts
 // (TestEachMethodOfASessionIsRedacted fails without); its name and largest answer in internal/proxy/calls.go; its answer and books in
 // internal/test/fakecsi; a rule in internal/test/safety if it changes what is published.
 //

@@ -1,5 +1,5 @@
 // Package driver serves one driver, in isolation from the others. A Manager follows its settings, keeps its connection
-// (connection.go), takes a role (role.go: lead, observe, wait, pause) and runs the work of a term (lifecycle.go).
+// (live_session.go), takes a role (role.go: lead, observe, wait, pause) and runs the work of a term (lifecycle.go).
 package driver
 
 import (

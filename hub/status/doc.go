@@ -2,7 +2,7 @@
 // values (Driver, Attachment, Overview), their diagnosis (package diagnosis has its texts),
 // the metrics, and the HTTP server with its pages.
 //
-// site.go has the routes; view.go asks the Source (hub/view, with cmd/csi-attach-hub/status_source.go) and pages.go makes the rows of
+// site.go has the routes; overview.go asks the Source (hub/view, with cmd/csi-attach-hub/status_source.go) and pages.go makes the rows of
 // a page from it: page/volumes.html is the table of volumes. api.go has the same in JSON.
 //
 // The flow: the hub implements Source and counts into Metrics. Each request and each scrape

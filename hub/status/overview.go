@@ -1,7 +1,9 @@
 package status
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 )
 
@@ -56,4 +58,47 @@ type Conflict struct {
 	Winner string `json:"winner,omitempty"` // the place from which the driver is served; empty if it is not served
 	Loser  string `json:"loser"`            // the place from which it is not served
 	Reason string `json:"reason"`
+}
+
+// view is what a Source says at one moment, with the health of all of it.
+type view struct {
+	Overview
+	Now     time.Time
+	drivers []Driver // by name
+	source  Source
+}
+
+// look asks a Source for everything but VolumeAttachments.
+func look(source Source) view {
+	v := view{source.Overview(), time.Now(), append([]Driver{}, source.Drivers()...), source} // not nil: that is null in JSON
+	slices.SortFunc(v.drivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range v.drivers {
+		d := &v.drivers[i]
+		d.Lanes = append([]Lane{}, d.Lanes...)
+		d.Health = HealthOfDriver(*d, v.Replicas, v.Now)
+	}
+	return v
+}
+
+// driver returns a driver, nil if there is none of the name.
+func (v view) driver(name string) *Driver {
+	i, found := slices.BinarySearchFunc(v.drivers, name, func(d Driver, name string) int { return cmp.Compare(d.Name, name) })
+	if !found {
+		return nil
+	}
+	return &v.drivers[i]
+}
+
+// attachments returns the VolumeAttachments that the filter selects, in any order, with their health.
+func (v view) attachments(f AttachmentFilter) []Attachment {
+	all := slices.DeleteFunc(v.source.Attachments(f), func(a Attachment) bool { return !f.Match(a) })
+	for i := range all {
+		all[i].Health = HealthOfAttachment(v.input(all[i]))
+	}
+	return slices.DeleteFunc(all, func(a Attachment) bool { return len(f.Health) > 0 && !slices.Contains(f.Health, a.Health.State) })
+}
+
+// input returns what the diagnosis of a VolumeAttachment needs.
+func (v view) input(a Attachment) DiagnosisInput {
+	return DiagnosisInput{Attachment: a, Driver: v.driver(a.Driver), Replicas: v.Replicas, Conflicts: v.Config.Conflicts, Now: v.Now}
 }

@@ -318,7 +318,7 @@ func TestPanicInAnyGoroutineOfADriverRestartsThatDriverAlone(t *testing.T) {
 var goroutines = map[string]string{
 	"hub/reconcile/drain.go sideBySide":  "panics.Contain inside",
 	"hub/driver/lifecycle.go run":        "a cancel function",
-	"hub/driver/connection.go use":       "a cancel function",
+	"hub/driver/live_session.go use":     "a cancel function",
 	"hub/csiclient/session.go follow":    "panics.Contain itself",
 	"hub/lease/candidate.go Hold":        "only notifies",
 	"hub/lease/watcher.go updateWatches": "panics.Catch inside",
