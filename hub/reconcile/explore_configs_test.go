@@ -12,7 +12,7 @@ var (
 	twoVolumesAtTwoNodes = []exploredAttachment{{"va1", "pv1", "n1"}, {"va2", "pv2", "n2"}}
 	everything           = Breaks{Crashes: true, LostAnswers: true, DriverFails: true, Hangs: true, Lists: true}
 	// Only the memory of the hub knows a volume whose finalizer was stripped, or that is at a former node ID: a crash loses
-	// it, and the driver's list finds it (core.md, A new target while the old one is refused; hub/drain.go).
+	// it, and the driver's list finds it (hub/volume/doc.go, Listings). At the end of a term hub/reconcile/drain.go detaches it.
 	noCrash  = Breaks{LostAnswers: true, DriverFails: true, Hangs: true, Lists: true}
 	takeover = Breaks{Crashes: true, Pauses: true}
 	anything = Breaks{Crashes: true, LostAnswers: true, DriverFails: true, Hangs: true, Pauses: true, Lists: true}

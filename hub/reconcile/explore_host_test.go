@@ -302,8 +302,8 @@ func (h *exploredHost) entries() map[queue.Key]queue.Progress {
 }
 
 // checkSent is a rule of the world that needs what the replica knows: a publish of a single-node volume does not start while
-// an unpublish elsewhere is due or in flight. An unpublish that backs off holds nobody up (core.md, Calls), nor does one of
-// which a try has failed since the publish became due (core.md, F3), nor a VolumeAttachment whose unpublish has succeeded and
+// an unpublish elsewhere is due or in flight. An unpublish that backs off holds nobody up (hub/queue/doc.go, Calls), nor does one of
+// which a try has failed since the publish became due, nor a VolumeAttachment whose unpublish has succeeded and
 // whose finalizer is being removed.
 func (h *exploredHost) checkSent(q request) {
 	if q.verb != verbPublish {

@@ -47,8 +47,8 @@ func (w *exploredWorld) seen() safety.World {
 }
 
 // check returns which rules a state of the world breaks. Finalizers do not stand for all that is attached after a user has
-// taken one away, and at a node ID that its node does not have any more (core.md, A new target while the old one is refused):
-// then it is detached in the end, see reached.
+// taken one away, and at a node ID that its node does not have any more (hub/volume/doc.go:
+// its publication there is dangling): then it is detached in the end, see reached.
 func (m *volumeModel) check(w *exploredWorld) error {
 	seen := w.seen()
 	err := errors.Join(checkCalls(w), seen.Statuses())
@@ -113,9 +113,8 @@ func (w *exploredWorld) checkRequest(i int, q request) error {
 }
 
 // checkWrite looks at what a write of the hub changes. A VolumeAttachment may go if its node has another node ID now and the
-// driver has refused often enough to unpublish at the former one: that publication is dangling then (core.md, A new target
-// while the old one is refused). Its PersistentVolume stays. Once no attach
-// was required, the status says so before the detach (core.md, F4).
+// driver has refused often enough to unpublish at the former one: that publication is dangling then. Its PersistentVolume
+// stays. Once no attach was required, the status says so before the detach. hub/volume/doc.go has both rules.
 func (m *volumeModel) checkWrite(before *exploredWorld, q request, after *exploredWorld) (*exploredWorld, error) {
 	had, has := before.api.find(q.resource, q.name), after.api.find(q.resource, q.name)
 	if had == nil || before.api == after.api {

@@ -53,7 +53,7 @@ func (m *volumeModel) userSteps(w *exploredWorld, add addStep) {
 			})
 		}
 		// A VolumeAttachment that is being deleted ends without its finalizer after its detach too. If somebody strips it while
-		// no replica leads, only the driver's list can tell the difference (core.md, Lists; hub.observeDeletion).
+		// no replica leads, only the driver's list can tell the difference (hub/hub.go:observeDeletion).
 		known := va != nil && (va.DeletionTimestamp == nil || len(w.replicas) == 1)
 		if known && attach.HasFinalizer(va.Finalizers, exploredFinalizer) && left[userStrips] > 0 {
 			add("user strips the finalizer of va "+c.name, true, func() (*exploredWorld, error) {

@@ -17,6 +17,6 @@
 // Run keeps a state as a hash of 128 bits with the way to it, about 35 bytes, and 8 bytes for each step that is no fault.
 // Whole states live in memory only from their level to the next.
 //
-// The package knows nothing of volumes. The worlds are in tests: that of volumes, replicas and the API server in package
-// hub, that of leases and clocks in package lease. Both are built around the code of the product.
+// The package knows nothing of volumes. The worlds are in tests: that of volumes, replicas and the API server in
+// hub/reconcile, that of leases and clocks in hub/lease. Both are built around the code of the product.
 package explore

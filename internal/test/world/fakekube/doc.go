@@ -1,6 +1,5 @@
-// Package fakekube is a small Kubernetes API in memory, for tests that bend time or inject
-// faults which a real API server does not offer. Everything else is tested against the
-// real one (package testbed).
+// Package fakekube is a small Kubernetes API in memory, for tests in virtual time and for
+// faults which a real API server does not offer. Tests on a real one use package testbed.
 //
 // The flow: New makes an API, API.Client returns an ordinary clientset on it. The transport of
 // that client counts a request, asks Intercept, and changes the store. Each change gets a new

@@ -1,6 +1,6 @@
 // Package testbed puts a whole world on one machine: a real Kubernetes control
-// plane, CSI drivers and hubs, each as a process, and the Kubernetes objects
-// that make work for them. The integration tests and cmd/testbed use it.
+// plane and hubs, each as a process, CSI drivers in the test's own process, and
+// the Kubernetes objects that make work for them. The integration tests and cmd/testbed use it.
 //
 // The flow of a test:
 //
