@@ -9,22 +9,6 @@ import (
 	"strings"
 )
 
-// Conflict is a driver that was found and is not served, or not as it was found.
-// Origins are in the form of Driver.Source.
-type Conflict struct {
-	Driver string // its name
-	Winner string // origin of the driver that is served instead; "" if none is
-	Loser  string // origin of what is not served
-	Reason string // for people; one line
-}
-
-// isLike reports whether two conflicts differ in nothing but the Winner, whose line moves with
-// each edit above it.
-func (c Conflict) isLike(other Conflict) bool {
-	c.Winner = other.Winner
-	return c == other
-}
-
 // merge decides which drivers are served. Drivers that drivers.yaml lists go before those of
 // CSIDriver objects; among these the order is by name. A driver that cannot be served beside one before
 // it is a conflict, as is an endpoint that may not be contacted. Drivers with WindDown go after all others
@@ -91,6 +75,22 @@ func merge(config *Config, found []Driver, last Snapshot) (Snapshot, []Conflict)
 		snapshot[name] = d
 	}
 	return snapshot, conflicts
+}
+
+// Conflict is a driver that was found and is not served, or not as it was found.
+// Origins are in the form of Driver.Source.
+type Conflict struct {
+	Driver string // its name
+	Winner string // origin of the driver that is served instead; "" if none is
+	Loser  string // origin of what is not served
+	Reason string // for people; one line
+}
+
+// isLike reports whether two conflicts differ in nothing but the Winner, whose line moves with
+// each edit above it.
+func (c Conflict) isLike(other Conflict) bool {
+	c.Winner = other.Winner
+	return c == other
 }
 
 // reservation is something that only one of the drivers of a hub can have.

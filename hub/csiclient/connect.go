@@ -19,17 +19,6 @@ import (
 // before they answer (external-attacher PR 561).
 const callTimeout = 10 * time.Second
 
-// ErrNotReady means that the driver answered its Probe with ready=false.
-var ErrNotReady = errors.New("driver is not ready (Probe)")
-
-// NameError means that another driver than the expected one answers at the endpoint.
-type NameError struct{ Want, Got string }
-
-// Error names both drivers.
-func (e *NameError) Error() string {
-	return fmt.Sprintf("the driver behind this endpoint reports the name %q, not %q: correct the name or the endpoint", e.Got, e.Want)
-}
-
 // Connect dials the endpoint of a driver once and verifies the driver behind it. It
 // blocks until the Session is ready, a step has failed, or ctx ends. It returns ErrNotReady, a
 // *NameError, an error that names the side which must change its TLS or its address, or
@@ -64,6 +53,17 @@ func connectAndFollow(ctx context.Context, d registry.Driver, count CallFunc, ti
 		s.follow(func() { s.followFiles(d, material, ticks) })
 	}
 	return s, nil
+}
+
+// ErrNotReady means that the driver answered its Probe with ready=false.
+var ErrNotReady = errors.New("driver is not ready (Probe)")
+
+// NameError means that another driver than the expected one answers at the endpoint.
+type NameError struct{ Want, Got string }
+
+// Error names both drivers.
+func (e *NameError) Error() string {
+	return fmt.Sprintf("the driver behind this endpoint reports the name %q, not %q: correct the name or the endpoint", e.Got, e.Want)
 }
 
 // AskName asks the driver at an endpoint for its name, without TLS and over a connection of its own. It blocks for at most

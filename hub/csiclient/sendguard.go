@@ -13,20 +13,6 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// LastCheck decides whether a call that takes at most longest may still begin. It must not
-// block.
-type LastCheck func(longest time.Duration) error
-
-type lastCheckKey struct{}
-
-// WithLastCheck returns a context whose call is checked right before its first byte is sent.
-// gRPC sends a deadline as the remaining time. If the process is stopped after gRPC has
-// computed that time, the driver gets the call later with the same time. If the check fails,
-// nothing is sent and the connection ends: gRPC cannot take a single call back.
-func WithLastCheck(ctx context.Context, check LastCheck) context.Context {
-	return context.WithValue(ctx, lastCheckKey{}, check)
-}
-
 // sendGuard tracks the calls of one connection whose HEADERS frame is not yet on the wire,
 // and checks each right before the frame is sent. Once gRPC has queued the frame it sends it
 // even if the call has ended, so such calls stay until then.
@@ -110,6 +96,20 @@ func (g *sendGuard) check(b []byte) error {
 		}
 	}
 	return nil
+}
+
+// LastCheck decides whether a call that takes at most longest may still begin. It must not
+// block.
+type LastCheck func(longest time.Duration) error
+
+type lastCheckKey struct{}
+
+// WithLastCheck returns a context whose call is checked right before its first byte is sent.
+// gRPC sends a deadline as the remaining time. If the process is stopped after gRPC has
+// computed that time, the driver gets the call later with the same time. If the check fails,
+// nothing is sent and the connection ends: gRPC cannot take a single call back.
+func WithLastCheck(ctx context.Context, check LastCheck) context.Context {
+	return context.WithValue(ctx, lastCheckKey{}, check)
 }
 
 // frameScanner finds the frames that a client of HTTP/2 sends, however the bytes are cut, without keeping their payload.

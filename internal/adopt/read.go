@@ -16,18 +16,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
-// Object is one Kubernetes object of the input.
-type Object struct {
-	unstructured.Unstructured
-	Source string // where it was read: "FILE: document 1", and ": items[0]" of a List
-	Chart  string // that Helm has rendered it from, by its comment "# Source: CHART/templates/..."; "" for none
-}
-
-// String names the object and where it was read.
-func (o Object) String() string {
-	return fmt.Sprintf("%s (%s %s)", o.Source, terminal.Line(o.GetKind()), terminal.Line(o.GetName()))
-}
-
 // Read reads the objects of one file: YAML or JSON documents, in which a List stands for its items. Empty documents
 // are skipped. Its error has every document that cannot be read, with the reason, or says that the file is a template.
 func Read(file string, r io.Reader) ([]Object, error) {
@@ -52,6 +40,18 @@ func Read(file string, r io.Reader) ([]Object, error) {
 		}
 		objects = append(objects, read...)
 	}
+}
+
+// Object is one Kubernetes object of the input.
+type Object struct {
+	unstructured.Unstructured
+	Source string // where it was read: "FILE: document 1", and ": items[0]" of a List
+	Chart  string // that Helm has rendered it from, by its comment "# Source: CHART/templates/..."; "" for none
+}
+
+// String names the object and where it was read.
+func (o Object) String() string {
+	return fmt.Sprintf("%s (%s %s)", o.Source, terminal.Line(o.GetKind()), terminal.Line(o.GetName()))
 }
 
 // chartSource is the comment that Helm writes at the head of each document.
