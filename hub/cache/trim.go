@@ -10,6 +10,18 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
+// Kept returns what the caches keep of an object. It changes the object, which the caller must
+// not use any more. Informers may call it again with its own result.
+func Kept(obj any) (any, error) {
+	if pv, ok := obj.(*corev1.PersistentVolume); ok {
+		v := attach.VolumeOf(pv)
+		shareVolumeTexts(v)
+		return v, nil
+	}
+	trim(obj)
+	return obj, nil
+}
+
 // trim drops the fields of an object that the hub never reads. They are most of its bytes, and there are many
 // objects.
 func trim(obj any) {
@@ -22,18 +34,6 @@ func trim(obj any) {
 	case *storagev1.CSIDriver:
 		trimMeta(&o.ObjectMeta)
 	}
-}
-
-// Kept returns what the caches keep of an object. It changes the object, which the caller must
-// not use any more. Informers may call it again with its own result.
-func Kept(obj any) (any, error) {
-	if pv, ok := obj.(*corev1.PersistentVolume); ok {
-		v := attach.VolumeOf(pv)
-		shareVolumeTexts(v)
-		return v, nil
-	}
-	trim(obj)
-	return obj, nil
 }
 
 func trimMeta(m *metav1.ObjectMeta) {
