@@ -12,7 +12,7 @@
 //	deploy     tests of the folder deploy: chart, manifests, alerts, documents, image (a module of its own)
 //	certtest   CAs and certificates for tests
 //	race       whether the race detector is on
-//	statistics the median of measurements
+//	statistics medians and percentiles
 //
 // Tests of one package stand beside it. Tests of the whole hub are in hub/tests, tests of the programs in cmd.
 //
