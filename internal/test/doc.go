@@ -32,8 +32,8 @@
 //	cd internal/test/deploy && go test -run Chart .    a nested module; go test ./... in the root leaves these out
 //	go test ./registry -update                         write the golden files again; the flag is -update in each package that has some
 //
-// In hub/tests -race runs one row of each table of worlds in virtual time, or the row that -run names; -short runs all worlds in virtual time,
-// and nothing on the real API server.
+// In hub/tests -race runs one row of each table of worlds in virtual time, or the row that -run names, and skips worlds of hours, even if
+// -run names them; RACE_ALL=1 go test -race skips none. -short runs all worlds in virtual time, and nothing on the real API server.
 //
 // The first test that needs the control plane builds it, which takes minutes; the result is kept in the user's cache folder.
 //
