@@ -258,7 +258,7 @@ func TestPanicInAnyGoroutineOfADriverRestartsThatDriverAlone(t *testing.T) {
 		happen func(v *virtual)
 		after  int32 // passes without a panic
 	}
-	eachInVirtualTime(t, map[string]row{
+	for name, c := range map[string]row{ // each panics in another goroutine, so the race detector watches all
 		"the manager takes a role":           {at: logOf("Paused", "paused"), happen: pause},
 		"the manager observes":               {at: logOf("Ready", "observe"), happen: observe},
 		"the manager competes for the lease": {at: "hold"},
@@ -285,32 +285,36 @@ func TestPanicInAnyGoroutineOfADriverRestartsThatDriverAlone(t *testing.T) {
 			v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Volume: "odd", Code: codes.Internal, Count: 8}}})
 			odd(v)
 		}},
-	}, func(v *virtual, c row) {
-		v.driver.Probe.Interval = 10 * time.Second
-		v.driver.StuckAfter = 30 * time.Second
-		v.create(testbed.Node{Name: "n"}, testbed.CSINode{Node: "n", Drivers: map[string]string{virtualDriver: "id-n", otherDriver: "id-n"}})
-		b, dials := v.withBomb(c.at, c.after+1)
-		v.serveBoth(registry.ModeActive)
-		v.pass(5 * time.Second)
-		if c.happen != nil {
-			c.happen(v)
-		}
-		v.pass(2 * time.Minute)
-		if b.left.Load() > 0 {
-			v.t.Fatal("nothing has panicked")
-		}
-		v.volume("v")
-		v.create(testbed.PersistentVolume{Name: "o", Driver: otherDriver})
-		v.create(v.attachment("v", "n"), testbed.VolumeAttachment{Name: "o-n", Driver: otherDriver, Node: "n", PersistentVolume: "o"})
-		v.pass(5 * time.Minute)
-		v.wantAttached("v-n", "o-n")
-		if v.get("odd-n") != nil { // during whose operation there was a panic
-			v.wantAttached("odd-n")
-		}
-		if n := dials.Load(); n != 1 {
-			v.t.Errorf("the other driver was connected to %d times, want once", n)
-		}
-	})
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(v *virtual) {
+				v.driver.Probe.Interval = 10 * time.Second
+				v.driver.StuckAfter = 30 * time.Second
+				v.create(testbed.Node{Name: "n"}, testbed.CSINode{Node: "n", Drivers: map[string]string{virtualDriver: "id-n", otherDriver: "id-n"}})
+				b, dials := v.withBomb(c.at, c.after+1)
+				v.serveBoth(registry.ModeActive)
+				v.pass(5 * time.Second)
+				if c.happen != nil {
+					c.happen(v)
+				}
+				v.pass(2 * time.Minute)
+				if b.left.Load() > 0 {
+					v.t.Fatal("nothing has panicked")
+				}
+				v.volume("v")
+				v.create(testbed.PersistentVolume{Name: "o", Driver: otherDriver})
+				v.create(v.attachment("v", "n"), testbed.VolumeAttachment{Name: "o-n", Driver: otherDriver, Node: "n", PersistentVolume: "o"})
+				v.pass(time.Minute)
+				v.wantAttached("v-n", "o-n")
+				if v.get("odd-n") != nil { // during whose operation there was a panic
+					v.wantAttached("odd-n")
+				}
+				if n := dials.Load(); n != 1 {
+					v.t.Errorf("the other driver was connected to %d times, want once", n)
+				}
+			})
+		})
+	}
 }
 
 // goroutines are those that panics.Go does not start, by file and function, with the reason why a panic in them is contained or
