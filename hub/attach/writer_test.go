@@ -18,7 +18,10 @@ import (
 
 	"golang.org/x/net/http2"
 
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -198,4 +201,87 @@ func TestAnswerThatIsCutOffSaysNothingOfTheVolume(t *testing.T) {
 func clientOn(server http.RoundTripper) kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://api", Transport: server, QPS: -1,
 		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}})
+}
+
+// hold has others write the finalizers of both objects.
+func (o *outside) hold(finalizers ...string) {
+	o.t.Helper()
+	va, pv := o.attachment(), o.volume()
+	va.Finalizers, pv.Finalizers = finalizers, finalizers
+	_, err := o.kube.StorageV1().VolumeAttachments().Update(o.t.Context(), va, metav1.UpdateOptions{})
+	must(o.t, err)
+	_, err = o.kube.CoreV1().PersistentVolumes().Update(o.t.Context(), pv, metav1.UpdateOptions{})
+	must(o.t, err)
+}
+
+func (o *outside) wantHeld(want ...string) {
+	o.t.Helper()
+	if a, v := o.attachment().Finalizers, o.volume().Finalizers; !slices.Equal(a, want) || !slices.Equal(v, want) {
+		o.t.Errorf("finalizers %q and %q, want %q", a, v, want)
+	}
+}
+
+func wantStale(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, attach.ErrStale) || !attach.NotReady(err) {
+		t.Errorf("%s: %v, want ErrStale, which nobody tries to save", what, err)
+	}
+}
+
+func TestStalePlanLosesNobodysFinalizer(t *testing.T) {
+	const one, two, three = "example.com/a", "example.com/b", "example.com/c"
+	ours := attach.Finalizer(stepDriver)
+	o := newOutside(t)
+	o.create()
+	stale, w := o.plan(), o.attacher()
+	o.hold(one, two)
+	wantStale(t, "add finalizers by a stale plan", w.AddFinalizers(t.Context(), stale))
+	o.wantHeld(one, two)
+	must(t, w.AddFinalizers(t.Context(), o.plan()))
+	o.wantHeld(one, two, ours)
+
+	o.hold(one, two, ours, three)
+	o.delete()
+	must(t, o.kube.CoreV1().PersistentVolumes().Delete(t.Context(), "pv", metav1.DeleteOptions{}))
+	old, oldVolume := o.attachment(), attach.VolumeOf(o.volume())
+	o.hold(two, ours, three) // where ours was is another one now
+	_, err := w.RemoveFinalizer(t.Context(), old)
+	wantStale(t, "remove the finalizer by a stale cache", err)
+	wantStale(t, "release the volume by a stale cache", w.RemoveVolumeFinalizer(t.Context(), oldVolume, stepDriver))
+	o.wantHeld(two, ours, three)
+	_, err = w.RemoveFinalizer(t.Context(), o.attachment())
+	must(t, err)
+	must(t, w.RemoveVolumeFinalizer(t.Context(), attach.VolumeOf(o.volume()), stepDriver))
+	o.wantHeld(two, three)
+}
+
+func TestPlanWritesNothingToANamesakeOfWhatItWasMadeFor(t *testing.T) {
+	o := newOutside(t)
+	o.create()
+	stale, old, w := o.plan(), o.attachment(), o.attacher()
+	o.delete()
+	wantStale(t, "add finalizers to what is gone", w.AddFinalizers(t.Context(), stale))
+	_, err := o.kube.StorageV1().VolumeAttachments().Create(t.Context(), &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va"}, Spec: old.Spec}, metav1.CreateOptions{})
+	must(t, err)
+	wantStale(t, "add finalizers", w.AddFinalizers(t.Context(), stale))
+	wantStale(t, "save an error", w.SaveError(t.Context(), old, attach.Attaching, errors.New("why")))
+	wantStale(t, "mark attached", w.MarkAttached(t.Context(), old, stale.Target, nil))
+	if got := o.attachment(); len(got.Finalizers)+len(got.Annotations) > 0 || got.Status.Attached || got.Status.AttachError != nil {
+		t.Errorf("written to the namesake: %+v", got)
+	}
+}
+
+// Two processes have each made a plan.
+func TestFinalizerOfAVolumeInUseTwiceIsThereOnce(t *testing.T) {
+	o := newOutside(t)
+	o.create(func(_ *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) {
+		pv.Finalizers = []string{"example.com/a"}
+	})
+	plan := o.plan()
+	plan.AttachmentFinalizer = nil
+	must(t, o.attacher().AddFinalizers(t.Context(), plan))
+	wantStale(t, "add the finalizer again", o.attacher().AddFinalizers(t.Context(), plan))
+	if got := o.volume().Finalizers; !slices.Equal(got, []string{"example.com/a", attach.Finalizer(stepDriver)}) {
+		t.Errorf("finalizers %q", got)
+	}
 }

@@ -1,8 +1,6 @@
 package tests
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -11,17 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/fakekube"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
 )
 
 func TestFinalizersComeBeforeTheCallAndTheStatusAfterIt(t *testing.T) {
@@ -184,135 +177,4 @@ func TestWriteThatFailsRepeatsNoCallAndStopsNoRetry(t *testing.T) {
 			v.t.Errorf("%d publishes and %d unpublishes, want %d and %d", p, u, c.publishes, c.unpublishes)
 		}
 	})
-}
-
-// bench makes writes on the API server from objects as they were.
-type bench struct {
-	*world
-	decider attach.Driver
-}
-
-func newBench(t *testing.T) (b bench, va testbed.VolumeAttachment) {
-	b = bench{world: newWorld(t)}
-	b.decider = attach.Driver{Name: b.name("d"), Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
-	va = b.volume("v", b.decider.Name, b.node("n", b.decider.Name))
-	b.create(va)
-	return b, va
-}
-
-func (b bench) VolumeAttachmentWritten(*storagev1.VolumeAttachment) {}
-func (b bench) PersistentVolumeWritten(*attach.Volume)              {}
-
-// writer is one of a process of its own.
-func (b bench) writer() attach.Writer {
-	unlimited := func(context.Context) error { return nil }
-	return attach.Writer{Kube: b.kube, Limit: unlimited, Fence: unlimited, Written: b, FinalizerWrites: &singleflight.Group{}}
-}
-
-// plan decides on the objects as they are now.
-func (b bench) plan(a testbed.VolumeAttachment) attach.Plan {
-	b.t.Helper()
-	node, err := b.kube.StorageV1().CSINodes().Get(b.ctx, a.Node, metav1.GetOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	plan, err := b.decider.Decide(attach.Inputs{VolumeAttachment: b.get(a.Name), PersistentVolume: attach.VolumeOf(b.getVolume(a.PersistentVolume)), CSINode: node})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return plan
-}
-
-// hold has others write the finalizers of both objects.
-func (b bench) hold(va testbed.VolumeAttachment, finalizers ...string) {
-	b.t.Helper()
-	b.setFinalizers(va.Name, finalizers...)
-	b.updateVolume(va.PersistentVolume, func(pv *corev1.PersistentVolume) { pv.Finalizers = finalizers })
-}
-
-func (b bench) wantHeld(va testbed.VolumeAttachment, want ...string) {
-	b.t.Helper()
-	if a, v := b.get(va.Name).Finalizers, b.getVolume(va.PersistentVolume).Finalizers; !slices.Equal(a, want) || !slices.Equal(v, want) {
-		b.t.Errorf("finalizers %q and %q, want %q", a, v, want)
-	}
-}
-
-func (b bench) wantStale(what string, err error) {
-	b.t.Helper()
-	if !errors.Is(err, attach.ErrStale) || !attach.NotReady(err) {
-		b.t.Errorf("%s: %v, want ErrStale, which nobody tries to save", what, err)
-	}
-}
-
-func (b bench) wantDone(err error) {
-	b.t.Helper()
-	if err != nil {
-		b.t.Error(err)
-	}
-}
-
-func TestStalePlanLosesNobodysFinalizer(t *testing.T) {
-	b, va := newBench(t)
-	const one, two, three = "example.com/a", "example.com/b", "example.com/c"
-	ours := attach.Finalizer(b.decider.Name)
-	stale := b.plan(va)
-	b.hold(va, one, two)
-	b.wantStale("add finalizers by a stale plan", b.writer().AddFinalizers(b.ctx, stale))
-	b.wantHeld(va, one, two)
-	b.wantDone(b.writer().AddFinalizers(b.ctx, b.plan(va)))
-	b.wantHeld(va, one, two, ours)
-
-	b.hold(va, one, two, ours, three)
-	b.delete(va, testbed.PersistentVolume{Name: va.PersistentVolume})
-	old, oldVolume := b.get(va.Name), attach.VolumeOf(b.getVolume(va.PersistentVolume))
-	b.hold(va, two, ours, three) // where ours was is another one now
-	_, err := b.writer().RemoveFinalizer(b.ctx, old)
-	b.wantStale("remove the finalizer by a stale cache", err)
-	b.wantStale("release the volume by a stale cache", b.writer().RemoveVolumeFinalizer(b.ctx, oldVolume, b.decider.Name))
-	b.wantHeld(va, two, ours, three)
-	_, err = b.writer().RemoveFinalizer(b.ctx, b.get(va.Name))
-	b.wantDone(err)
-	b.wantDone(b.writer().RemoveVolumeFinalizer(b.ctx, attach.VolumeOf(b.getVolume(va.PersistentVolume)), b.decider.Name))
-	b.wantHeld(va, two, three)
-	b.hold(va)
-}
-
-func TestPlanWritesNothingToANamesakeOfWhatItWasMadeFor(t *testing.T) {
-	b, va := newBench(t)
-	stale, old := b.plan(va), b.get(va.Name)
-	b.delete(va)
-	b.wantStale("add finalizers to what is gone", b.writer().AddFinalizers(b.ctx, stale))
-	b.create(va)
-	b.wantStale("add finalizers", b.writer().AddFinalizers(b.ctx, stale))
-	b.wantStale("save an error", b.writer().SaveError(b.ctx, old, attach.Attaching, errors.New("why")))
-	b.wantStale("mark attached", b.writer().MarkAttached(b.ctx, old, stale.Target, nil))
-	if got := b.get(va.Name); len(got.Finalizers)+len(got.Annotations) > 0 || got.Status.Attached || got.Status.AttachError != nil {
-		t.Errorf("written to the namesake: %+v", got)
-	}
-	b.delete(va)
-}
-
-func TestFinalizerOfAVolumeInUseTwiceIsThereOnce(t *testing.T) {
-	b, first := newBench(t)
-	second := testbed.VolumeAttachment{Name: b.name("second"), Driver: b.decider.Name, Node: b.node("n2", b.decider.Name), PersistentVolume: first.PersistentVolume}
-	b.create(second)
-	b.updateVolume(first.PersistentVolume, func(pv *corev1.PersistentVolume) { pv.Finalizers = []string{"example.com/a"} })
-	plans := []attach.Plan{b.plan(first), b.plan(second)}
-	var both sync.WaitGroup
-	errs := make([]error, len(plans))
-	for i, plan := range plans {
-		both.Go(func() { errs[i] = b.writer().AddFinalizers(b.ctx, plan) })
-	}
-	both.Wait()
-	failed := slices.IndexFunc(errs, func(err error) bool { return errors.Is(err, attach.ErrStale) })
-	if failed < 0 || errs[1-failed] != nil {
-		t.Fatalf("attach by two plans of the same moment: %v, want one ErrStale", errs)
-	}
-	b.wantDone(b.writer().AddFinalizers(b.ctx, b.plan([]testbed.VolumeAttachment{first, second}[failed])))
-	if got := b.getVolume(first.PersistentVolume).Finalizers; !slices.Equal(got, []string{"example.com/a", attach.Finalizer(b.decider.Name)}) {
-		t.Errorf("finalizers %q", got)
-	}
-	b.stripFinalizers(first.Name)
-	b.stripFinalizers(second.Name)
-	b.delete(first, second)
 }
