@@ -15,23 +15,12 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
-//go:embed templates
-var templateFiles embed.FS
-
-var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"yaml": yamlString, "fields": yamlFields, "wrap": wrap,
-}).ParseFS(templateFiles, "templates/*"))
-
-func execute(name string, data any) (string, error) {
-	var b strings.Builder
-	err := templates.ExecuteTemplate(&b, name, data)
-	return b.String(), err
-}
-
-// yamlFields returns a value as YAML, indented by some spaces.
-func yamlFields(indent int, value any) (string, error) {
-	text, err := yaml.Marshal(value)
-	return strings.ReplaceAll(strings.TrimSuffix(string(text), "\n"), "\n", "\n"+strings.Repeat(" ", indent)), err
+// folder is what the templates say about the output. It is for one workload.
+type folder struct {
+	Plan           // the first
+	Plans   []Plan // that can be adopted
+	Dir     string // path of the folder, as a shell takes it
+	Finding string // what Text says
 }
 
 // Files are the content of files by their paths below a folder.
@@ -55,14 +44,6 @@ const kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustom
 
 // OriginalKustomization is the file of Kustomize that users may replace by one of their own, which names their own base.
 const OriginalKustomization = "original/kustomization.yaml"
-
-// folder is what the templates say about the output. It is for one workload.
-type folder struct {
-	Plan           // the first
-	Plans   []Plan // that can be adopted
-	Dir     string // path of the folder, as a shell takes it
-	Finding string // what Text says
-}
 
 // Kustomize returns a folder of kustomizations, each of which `kubectl apply -k` takes:
 //
@@ -203,4 +184,23 @@ func (f folder) WithoutLease() bool {
 // LeaseWait returns how long the slowest Lease can take until it is free.
 func (f folder) LeaseWait() string {
 	return slices.MaxFunc(f.Plans, func(x, y Plan) int { return int(x.Flags.LeaseDuration - y.Flags.LeaseDuration) }).LeaseWait()
+}
+
+//go:embed templates
+var templateFiles embed.FS
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"yaml": yamlString, "fields": yamlFields, "wrap": wrap,
+}).ParseFS(templateFiles, "templates/*"))
+
+func execute(name string, data any) (string, error) {
+	var b strings.Builder
+	err := templates.ExecuteTemplate(&b, name, data)
+	return b.String(), err
+}
+
+// yamlFields returns a value as YAML, indented by some spaces.
+func yamlFields(indent int, value any) (string, error) {
+	text, err := yaml.Marshal(value)
+	return strings.ReplaceAll(strings.TrimSuffix(string(text), "\n"), "\n", "\n"+strings.Repeat(" ", indent)), err
 }
