@@ -221,7 +221,7 @@ func TestDanglingVolumeIsActedOnAfterTwoListingsInARow(t *testing.T) {
 // workAt begins work for a volume on node-1.
 func workAt(handle string) func(*world) {
 	return func(w *world) {
-		w.table.Queue.Add(queue.AttachmentKey("other"), queue.AttachLane, queue.Place{Target: attach.Target{VolumeHandle: handle, NodeID: "id-1"}})
+		w.table.Queue.Add(queue.AttachmentKey("other"), queue.AttachLane, queue.Destination{Target: attach.Target{VolumeHandle: handle, NodeID: "id-1"}})
 	}
 }
 

@@ -61,7 +61,7 @@ func (w *Watch) repair(va *storagev1.VolumeAttachment, isNew bool) {
 	if action == registry.DriftReattach && !w.Table.Queue.Has(key) {
 		w.Table.Open(va)
 		w.Table.SetLost(va, true)
-		w.Table.Queue.Add(key, queue.DriftLane, w.PlaceOf(va, attach.Attaching))
+		w.Table.Queue.Add(key, queue.DriftLane, w.DestinationOf(va, attach.Attaching))
 	}
 }
 

@@ -44,11 +44,11 @@ type Watch struct {
 	Table    *volume.Table
 	Nodes    *Nodes
 	// KnowsAll reports whether the cache has every VolumeAttachment that a former leader may have worked for.
-	KnowsAll func(context.Context) (bool, error)
-	PlaceOf  func(*storagev1.VolumeAttachment, attach.Operation) queue.Place
-	Writer   func() attach.Attacher
-	Metrics  *status.DriverMetrics
-	Warn     func(object runtime.Object, reason, message string) // records an Event
+	KnowsAll      func(context.Context) (bool, error)
+	DestinationOf func(*storagev1.VolumeAttachment, attach.Operation) queue.Destination
+	Writer        func() attach.Attacher
+	Metrics       *status.DriverMetrics
+	Warn          func(object runtime.Object, reason, message string) // records an Event
 
 	// Log logs a line with Logger, VolumeLogger or DanglingLogger, at a bounded rate if it is important.
 	Log            func(l klog.Logger, important bool, message string, keysAndValues ...any)

@@ -123,9 +123,9 @@ func newWorld(t *testing.T, driver attach.Driver, objects ...any) *world {
 	w.watch = &Watch{
 		Decider: func() attach.Driver { return w.driver }, Settings: func() registry.Settings { return registry.Settings{Drift: w.drift} },
 		Session: func() Session { return w }, Cluster: cluster, Overlay: cache.NewOverlay(logger, cluster), Table: w.table,
-		Nodes:    &Nodes{Read: func(context.Context, string) (*corev1.Node, error) { return w.node, nil }},
-		KnowsAll: func(context.Context) (bool, error) { return true, nil },
-		PlaceOf:  func(*storagev1.VolumeAttachment, attach.Operation) queue.Place { return queue.Place{} },
+		Nodes:         &Nodes{Read: func(context.Context, string) (*corev1.Node, error) { return w.node, nil }},
+		KnowsAll:      func(context.Context) (bool, error) { return true, nil },
+		DestinationOf: func(*storagev1.VolumeAttachment, attach.Operation) queue.Destination { return queue.Destination{} },
 		Writer: func() attach.Attacher {
 			w.forgotten++
 			return attach.Attacher{Writer: attach.Writer{Kube: kube, Limit: func(context.Context) error { return errors.New("no writes") }}}
@@ -159,7 +159,7 @@ func (w *world) check() {
 
 // work begins work for va-1.
 func (w *world) work() {
-	w.table.Queue.Add(queue.AttachmentKey("va-1"), queue.DriftLane, queue.Place{})
+	w.table.Queue.Add(queue.AttachmentKey("va-1"), queue.DriftLane, queue.Destination{})
 }
 
 // rest ends all work.

@@ -51,25 +51,25 @@ func TestWhatHasToWaitForADetachDoesSoUnlessThatBacksOff(t *testing.T) {
 		want  bool
 	}{
 		"in flight":            {func(t *testing.T, q *queue.Queue, e *queue.Item) {}, true},
-		"came at a bad moment": {func(t *testing.T, q *queue.Queue, e *queue.Item) { q.End(e, queue.Postpone(e.Lane, time.Hour)) }, true},
+		"came at a bad moment": {func(t *testing.T, q *queue.Queue, e *queue.Item) { q.End(e, queue.RequeueAfter(e.Lane, time.Hour)) }, true},
 		"due again": {func(t *testing.T, q *queue.Queue, e *queue.Item) {
 			q.Shut()
-			q.End(e, queue.Again(queue.DetachLane))
+			q.End(e, queue.Requeue(queue.DetachLane))
 		}, true},
 		"pauses after it was repeated": {func(t *testing.T, q *queue.Queue, e *queue.Item) {
-			q.End(e, queue.Again(queue.DetachLane))
-			q.End(take(t, q, e.Key), queue.Again(queue.DetachLane))
+			q.End(e, queue.Requeue(queue.DetachLane))
+			q.End(take(t, q, e.Key), queue.Requeue(queue.DetachLane))
 		}, true},
 		"done": {func(t *testing.T, q *queue.Queue, e *queue.Item) { q.End(e, queue.Finished) }, false},
 		"backs off": {func(t *testing.T, q *queue.Queue, e *queue.Item) {
 			q.End(e, queue.BackOff(queue.DetachLane, time.Hour))
 		}, false},
 		"backs off, after a bad moment": {func(t *testing.T, q *queue.Queue, e *queue.Item) {
-			q.End(e, queue.Postpone(e.Lane, 0))
+			q.End(e, queue.RequeueAfter(e.Lane, 0))
 			q.End(take(t, q, e.Key), queue.BackOff(queue.DetachLane, time.Hour))
 		}, false},
 		"is an attach now": {func(t *testing.T, q *queue.Queue, e *queue.Item) {
-			q.End(e, queue.Postpone(e.Lane, time.Hour))
+			q.End(e, queue.RequeueAfter(e.Lane, time.Hour))
 			q.Shut()
 			q.Add(e.Key, queue.AttachLane, only("v", "a"))
 		}, false},

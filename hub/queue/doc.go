@@ -1,11 +1,11 @@
 // Package queue decides which work of one driver starts, and when.
 //
 // A Queue has an Item for each VolumeAttachment that needs work, for each dangling publication, and for each finalizer of a
-// PersistentVolume that is perhaps to be removed. An item is in one of four states: Delayed, until a time; Parked, until
+// PersistentVolume that is perhaps to be removed. An item is in one of four states: Delayed, until a time; Blocked, until
 // what it waits for has changed; Ready, in its lane; Running, with a worker. An event adds it (Add), Run hands it to a
 // worker, the worker asks before each call (MayCall), and ends the run (End).
 //
-// Whether an item may start is asked in this order: its volume, its lane, its node. An item that may not is parked, its
+// Whether an item may start is asked in this order: its volume, its lane, its node. An item that may not is blocked, its
 // Wait is the reason, and it is added again when that is signalled:
 //
 //   - Its volume (signalVolume): other items of the volume go first, or are in flight. next decides about all items of a
@@ -27,7 +27,7 @@
 // stop the other; idle workers are lent to short calls, and repairs have a quarter at most (lanes.go).
 //
 // Full nodes (node.go). After the driver has refused a publish because the node is full, attaches there wait in
-// a line, unless their volume is, or may be, published there already (Beliefs.NeedsPlace). An attach that is refused goes
+// a line, unless their volume is, or may be, published there already (Beliefs.NeedsCapacity). An attach that is refused goes
 // to the end of the line, and repairs wait behind all others. One goes for each detach, also for one that ended after the
 // refused publish had begun. Else one goes as a try after a pause; each success lets two more go, until a refusal, which
 // begins the next pause. The node has one pause, which doubles with each refusal in a row; but while only one volume that waits

@@ -12,10 +12,10 @@ import (
 // nothingBelieved is that nothing is known of any volume but what its objects note.
 type nothingBelieved struct{}
 
-func (nothingBelieved) NeedsPlace(_ Key, at Place, _ bool) bool { return !at.Noted }
-func (nothingBelieved) IsSingleNode(Key, string) bool           { return false }
-func (nothingBelieved) Touched(attach.Target)                   {}
-func (nothingBelieved) Ended(Key) bool                          { return false }
+func (nothingBelieved) NeedsCapacity(_ Key, at Destination, _ bool) bool { return !at.Noted }
+func (nothingBelieved) IsSingleNode(Key, string) bool                    { return false }
+func (nothingBelieved) Touched(attach.Target)                            {}
+func (nothingBelieved) Ended(Key) bool                                   { return false }
 
 // NewQueue returns a Queue of volumes of which nothing is believed.
 func NewQueue() *Queue {
@@ -84,7 +84,7 @@ func (q *Queue) TriedSince(key, other Key) bool {
 	return e.State != Running && e.tried > since.came
 }
 
-const MostParked = mostParked
+const MostBlocked = mostBlocked
 
 // Take calls Start until it starts an item, which Take returns, or waits.
 func (q *Queue) Take(now time.Time) *Item {
@@ -125,14 +125,14 @@ type Verdict struct {
 func Next(calls []Call, parallel bool) []Verdict {
 	var items []*Item
 	for i, c := range calls {
-		e := &Item{Key: AttachmentKey(strconv.Itoa(i)), place: Place{Target: c.Target, Shared: c.Shared}, came: c.Came, served: c.Served, tried: c.Tried}
+		e := &Item{Key: AttachmentKey(strconv.Itoa(i)), dest: Destination{Target: c.Target, Shared: c.Shared}, came: c.Came, served: c.Served, tried: c.Tried}
 		if c.Dangling {
 			e.Key.Kind = DanglingKind
 		}
 		if c.Detach {
 			e.Lane = DetachLane
 		}
-		e.State = [...]State{Due: Ready, InFlight: Running, Pauses: Delayed, BacksOff: Delayed, Held: Parked}[c.State]
+		e.State = [...]State{Due: Ready, InFlight: Running, Pauses: Delayed, BacksOff: Delayed, Held: Blocked}[c.State]
 		e.pauses = c.State == Pauses
 		items = append(items, e)
 	}

@@ -75,7 +75,7 @@ func TestHowManyMayGoToAFullNode(t *testing.T) {
 						items[who] = take(t, q, queue.AttachmentKey(who))
 					case "refuse":
 						q.Refused(e)
-						q.End(e, queue.Again(queue.AttachLane))
+						q.End(e, queue.Requeue(queue.AttachLane))
 					case "succeed":
 						q.Published(e)
 						q.End(e, queue.Finished)

@@ -15,8 +15,8 @@ func TestCallThatIsHeldLetsOthersOfItsVolumeGo(t *testing.T) {
 	q.SetLimits(queue.Limits{Workers: 10, PerNode: 1, Pause: func(int) time.Duration { return time.Hour }})
 	q.Open()
 	now := time.Now()
-	at := func(v, n string) queue.Place {
-		return queue.Place{Target: attach.Target{VolumeHandle: v, NodeID: "id-" + n}, Node: n}
+	at := func(v, n string) queue.Destination {
+		return queue.Destination{Target: attach.Target{VolumeHandle: v, NodeID: "id-" + n}, Node: n}
 	}
 	x, d, e := queue.AttachmentKey("x"), queue.AttachmentKey("d"), queue.AttachmentKey("e")
 	q.Add(x, queue.AttachLane, at("x", "n"))
@@ -30,7 +30,7 @@ func TestCallThatIsHeldLetsOthersOfItsVolumeGo(t *testing.T) {
 		t.Fatal("e starts beside d")
 	}
 	q.Refused(running)
-	q.End(running, queue.Again(queue.AttachLane))
+	q.End(running, queue.Requeue(queue.AttachLane))
 	var started []string
 	for i := q.Take(now); i != nil; i = q.Take(now) {
 		started = append(started, i.Key.Name)
@@ -49,8 +49,8 @@ func TestWhatNeedsNoPlaceGoesWhenTheLimitOfItsFullNodeIsTakenAway(t *testing.T) 
 	q.SetLimits(limits)
 	q.Open()
 	now := time.Now()
-	at := func(v string, noted bool) queue.Place {
-		return queue.Place{Target: attach.Target{VolumeHandle: v, NodeID: "id-n"}, Node: "n", Noted: noted}
+	at := func(v string, noted bool) queue.Destination {
+		return queue.Destination{Target: attach.Target{VolumeHandle: v, NodeID: "id-n"}, Node: "n", Noted: noted}
 	}
 	q.Add(queue.AttachmentKey("x"), queue.AttachLane, at("x", false))
 	running := q.Take(now)
@@ -60,7 +60,7 @@ func TestWhatNeedsNoPlaceGoesWhenTheLimitOfItsFullNodeIsTakenAway(t *testing.T) 
 	q.Refused(running)
 	limits.PerNode = 0
 	q.SetLimits(limits)
-	q.End(running, queue.Again(queue.AttachLane))
+	q.End(running, queue.Requeue(queue.AttachLane))
 	if e := q.Take(now.Add(time.Minute)); e == nil || e.Key.Name != "d" {
 		look, _ := q.Look(queue.AttachmentKey("d"))
 		t.Errorf("%v starts, want d: %v %+v", e, look.State, look.Wait)

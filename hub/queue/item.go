@@ -35,9 +35,9 @@ func FinalizerKey(name string) Key { return Key{Kind: FinalizerKind, Name: name}
 // DanglingKey is the key of a dangling publication.
 func DanglingKey(t attach.Target) Key { return Key{Kind: DanglingKind, Target: t} }
 
-// Place is where an item calls the driver, and for which volume. Without a volume handle the item is
-// unplaced: a worker must read the objects first.
-type Place struct {
+// Destination is the volume and the node for which an item calls the driver. Without a volume handle it is not known:
+// a worker must read the objects first.
+type Destination struct {
 	Target attach.Target
 	Node   string // name of the Kubernetes node
 	// Shared: calls for the volume on other nodes may be in flight at the same time, because its
@@ -75,11 +75,11 @@ type State int8
 const (
 	Delayed State = iota // it waits until a time
 	Ready                // it is in its lane, and waits for a worker
-	Parked               // it may not start; Wait is what it waits for
+	Blocked              // it may not start; Wait is what it waits for
 	Running              // a worker has it
 )
 
-// WaitKind is what an item waits for that is Ready or Parked.
+// WaitKind is what an item waits for that is Ready or Blocked.
 type WaitKind int8
 
 const (
@@ -106,7 +106,7 @@ type Progress struct {
 	State State
 	Asked time.Time       // when the work was first required
 	Due   time.Time       // when it runs, if it is Delayed
-	Wait  Wait            // what it waits for, if it is Ready or Parked
+	Wait  Wait            // what it waits for, if it is Ready or Blocked
 	Tries int             // that have failed in a row, see Failed
 	Error string          // of the last of them
 	Cause diagnosis.Cause // of Error
@@ -130,14 +130,14 @@ type Item struct {
 	Retries Retries
 	Progress
 
-	place Place
+	dest Destination
 
-	again   bool // Add was called during its run
-	renewed bool // Renew or RetryNow was called during its run
-	pauses  bool // its delay is not a backoff: attaches elsewhere wait for it
-	called  bool // its worker has called MayCall in this run
-	slot    bool // it has a slot of its node
-	permit  bool // to start although its node is full; it has a slot then
+	again  bool // Add was called during its run
+	retry  bool // AddAndRetry or RetryNow was called during its run
+	pauses bool // its delay is not a backoff: attaches elsewhere wait for it
+	called bool // its worker has called MayCall in this run
+	slot   bool // it has a slot of its node
+	permit bool // to start although its node is full; it has a slot then
 
 	detached  int    // of the node, when it got its slot
 	refusedAt uint64 // the step of the Queue at which the driver refused it last because the node was full; 0: never
@@ -151,7 +151,7 @@ type Item struct {
 
 // isAdmitted reports whether the calls for its volume let an item start that does not run.
 func (e *Item) isAdmitted() bool {
-	return e.State == Ready || e.State == Parked && e.Wait.Kind == WaitNode
+	return e.State == Ready || e.State == Blocked && e.Wait.Kind == WaitNode
 }
 
 const (
@@ -166,7 +166,7 @@ const (
 type Retries struct {
 	Operation attach.Operation // of the Tries
 	Since     time.Time        // when the first of them failed
-	NoPlace   int              // of the Tries, because the node was full: they make no later wait longer
+	NodeFull  int              // of the Tries, because the node was full: they make no later wait longer
 	Log       loglimit.Problem // the last cause of a failed try that was logged, by the name of the cause
 	ReadAnew  types.UID        // of the object, if it was read from the API server in this term
 

@@ -61,7 +61,7 @@ func TestRunsWithoutACallDoNotMakeALaneQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := open(20, 0, true)
 		for i := range 10 {
-			q.End(taken(t, q, fmt.Sprint("nothing to do", i), queue.AttachLane, queue.Place{}), queue.Finished)
+			q.End(taken(t, q, fmt.Sprint("nothing to do", i), queue.AttachLane, queue.Destination{}), queue.Finished)
 		}
 		if got := q.Workers(queue.AttachLane, time.Now()); got != 10 {
 			t.Errorf("%d workers for a lane that has made no call, want 10", got)
@@ -258,7 +258,7 @@ func TestViewSaysSinceWhenEachItemWaits(t *testing.T) {
 		q.Add(queue.AttachmentKey("a"), queue.AttachLane, only("a", "n"))
 		time.Sleep(time.Minute)
 		q.Add(queue.AttachmentKey("b"), queue.AttachLane, only("b", "n"))
-		q.Add(queue.FinalizerKey("pv"), queue.FinalizerLane, queue.Place{})
+		q.Add(queue.FinalizerKey("pv"), queue.FinalizerLane, queue.Destination{})
 		all, _ := q.All()
 		if a, b := all[queue.AttachmentKey("a")], all[queue.AttachmentKey("b")]; len(all) != 3 || !a.Asked.Equal(asked) || !b.Asked.Equal(time.Now()) {
 			t.Errorf("%+v, want three items, the first since %s", all, asked)

@@ -29,14 +29,14 @@ func TestFullNodesAreNoticedInSmallSteps(t *testing.T) {
 	for {
 		before := held()
 		e, again := q.Step(time.Now())
-		if moved := held() - before; moved > queue.MostParked {
-			t.Fatalf("%d items were moved in one step, want at most %d", moved, queue.MostParked)
+		if moved := held() - before; moved > queue.MostBlocked {
+			t.Fatalf("%d items were moved in one step, want at most %d", moved, queue.MostBlocked)
 		}
 		if e != nil {
 			refused++
 			before := held()
 			q.Refused(e)
-			q.End(e, queue.Again(queue.AttachLane))
+			q.End(e, queue.Requeue(queue.AttachLane))
 			if moved := held() - before; moved > 1 {
 				t.Fatalf("%d items were moved by one refusal", moved)
 			}
@@ -65,7 +65,7 @@ func TestThoseThatWaitForASlotJoinTheLine(t *testing.T) {
 			t.Fatalf("%v were started beside a", got)
 		}
 		q.Refused(e)
-		q.End(e, queue.Again(queue.AttachLane))
+		q.End(e, queue.Requeue(queue.AttachLane))
 		if got := started(q); !slices.Equal(got, []string{"detach"}) {
 			t.Errorf("%v were started, want the detach", got)
 		}

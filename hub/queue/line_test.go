@@ -18,7 +18,7 @@ func fullNode(t *testing.T, others ...string) *queue.Queue {
 	q := open(10, 0, true)
 	e := taken(t, q, "refused", queue.AttachLane, on("full", "refused"))
 	q.Refused(e)
-	q.End(e, queue.Again(queue.AttachLane))
+	q.End(e, queue.Requeue(queue.AttachLane))
 	for _, name := range others {
 		time.Sleep(time.Millisecond)
 		q.Add(queue.AttachmentKey(name), queue.AttachLane, on("full", name))
@@ -78,13 +78,13 @@ func TestPermitOfAnItemThatLeavesGoesToTheNext(t *testing.T) {
 			q.End(e, queue.BackOff(queue.AttachLane, time.Hour))
 		},
 		"postpone": func(_ *testing.T, q *queue.Queue, e *queue.Item) {
-			q.End(e, queue.Postpone(queue.AttachLane, time.Hour))
+			q.End(e, queue.RequeueAfter(queue.AttachLane, time.Hour))
 		},
 		"deleted": func(_ *testing.T, q *queue.Queue, e *queue.Item) {
 			q.End(e, queue.BackOff(queue.DetachLane, time.Hour))
 		},
 		"blocked": func(t *testing.T, q *queue.Queue, e *queue.Item) {
-			q.Add(queue.AttachmentKey("before"), queue.DetachLane, queue.Place{Target: attach.Target{VolumeHandle: "first", NodeID: "x"}, Node: "other"})
+			q.Add(queue.AttachmentKey("before"), queue.DetachLane, queue.Destination{Target: attach.Target{VolumeHandle: "first", NodeID: "x"}, Node: "other"})
 			if q.MayCall(e, on("full", "first")) {
 				t.Fatal("the attach does not wait for the detach")
 			}
@@ -146,7 +146,7 @@ func TestVolumeThatAloneIsRefusedDoesNotBlockTheOthers(t *testing.T) {
 				order = append(order, e.Key.Name)
 				if e.Key.Name == "refused" {
 					q.Refused(e)
-					q.End(e, queue.Again(queue.AttachLane))
+					q.End(e, queue.Requeue(queue.AttachLane))
 					continue
 				}
 				q.Published(e)
@@ -180,7 +180,7 @@ func TestVolumeThatAloneIsRefusedDoesNotBlockRepairs(t *testing.T) {
 						continue
 					}
 					q.Refused(e)
-					q.End(e, queue.Again(queue.AttachLane))
+					q.End(e, queue.Requeue(queue.AttachLane))
 				}
 			}
 			if tries["lost0"] != 1 || tries["refused"] > 3 {
@@ -233,7 +233,7 @@ func TestAttachThatHasNotBegunWaitsOnceItsNodeIsFull(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		q.Add(queue.AttachmentKey("third"), queue.AttachLane, on("full", "third"))
 		q.Refused(first)
-		q.End(first, queue.Again(queue.AttachLane))
+		q.End(first, queue.Requeue(queue.AttachLane))
 		if got := started(q); len(got) > 0 {
 			t.Errorf("%v were started, and the node is full", got)
 		}

@@ -9,7 +9,7 @@ import (
 // someHaveSlots reports whether there are items that have their slots and no workers yet: these begin,
 // also if the limit is lowered then.
 func (m *model) someHaveSlots() bool {
-	for key := range m.places {
+	for key := range m.dests {
 		if v, ok := m.queue.Look(key); ok && v.State == queue.Ready && v.Wait.Kind != queue.WaitNode {
 			return true
 		}
@@ -19,22 +19,22 @@ func (m *model) someHaveSlots() bool {
 
 // check finds what an item must not begin beside.
 func (m *model) check(key queue.Key, r *run) {
-	if r.place.Target.VolumeHandle == "" {
+	if r.dest.Target.VolumeHandle == "" {
 		return
 	}
 	for other, o := range m.running {
-		if other != key && o.place.Target.VolumeHandle == r.place.Target.VolumeHandle &&
-			(!m.parallel || !o.place.Shared || !r.place.Shared || o.place.Target.NodeID == r.place.Target.NodeID) {
-			m.t.Fatalf("%v %+v goes on beside %v %+v", key, r.place, other, o.place)
+		if other != key && o.dest.Target.VolumeHandle == r.dest.Target.VolumeHandle &&
+			(!m.parallel || !o.dest.Shared || !r.dest.Shared || o.dest.Target.NodeID == r.dest.Target.NodeID) {
+			m.t.Fatalf("%v %+v goes on beside %v %+v", key, r.dest, other, o.dest)
 		}
 	}
-	if r.lane == queue.DetachLane || r.place.Shared {
+	if r.lane == queue.DetachLane || r.dest.Shared {
 		return
 	}
-	for other, at := range m.places {
-		if other != key && at.lane == queue.DetachLane && !m.backing[other] && at.place.Target.VolumeHandle == r.place.Target.VolumeHandle &&
-			!(other.Kind == queue.DanglingKind && other.Target == r.place.Target) && !m.queue.TriedSince(other, key) {
-			m.t.Fatalf("the attach %v %+v goes before the detach %v %+v", key, r.place, other, at.place)
+	for other, at := range m.dests {
+		if other != key && at.lane == queue.DetachLane && !m.backing[other] && at.dest.Target.VolumeHandle == r.dest.Target.VolumeHandle &&
+			!(other.Kind == queue.DanglingKind && other.Target == r.dest.Target) && !m.queue.TriedSince(other, key) {
+			m.t.Fatalf("the attach %v %+v goes before the detach %v %+v", key, r.dest, other, at.dest)
 		}
 	}
 }
@@ -46,10 +46,10 @@ func (m *model) done(key queue.Key, r *run) {
 		if !again {
 			m.t.Fatalf("%v is done, and there is an item", key)
 		}
-		m.asked[key], m.places[key] = true, lastPlace{r.place, r.lane}
+		m.asked[key], m.dests[key] = true, lastDest{r.dest, r.lane}
 		return
 	}
-	delete(m.places, key)
+	delete(m.dests, key)
 }
 
 // note says whether an item is delayed now, by what the Queue says: why it may not be is checked by
@@ -78,7 +78,7 @@ func (m *model) updateDelays() {
 
 // compare finds where the Queue and the books differ.
 func (m *model) compare() {
-	for key := range m.places {
+	for key := range m.dests {
 		v, ok := m.queue.Look(key)
 		if !ok {
 			m.t.Fatalf("%v is lost", key)
@@ -99,12 +99,12 @@ func (m *model) drain() {
 	}
 	m.queue.SetLimits(queue.Limits{Workers: m.workers, PerNode: m.perNode, Parallel: m.parallel, Pause: func(int) time.Duration { return modelPause }})
 	time.Sleep(time.Minute) // the driver has all its workers, and all are due
-	for len(m.places) > 0 {
+	for len(m.dests) > 0 {
 		for m.takeOne() {
 		}
 		key, ok := pick(m, m.running, byKey)
 		if !ok {
-			m.t.Fatalf("nothing runs, and %d items are left: %+v", len(m.places), m.places)
+			m.t.Fatalf("nothing runs, and %d items are left: %+v", len(m.dests), m.dests)
 		}
 		r := m.running[key]
 		delete(m.running, key)

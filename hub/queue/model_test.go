@@ -23,8 +23,8 @@ type model struct {
 	parallel         bool
 	open             bool
 
-	asked   map[queue.Key]bool      // asked for, and not begun since
-	places  map[queue.Key]lastPlace // of all items, as last added or reserved
+	asked   map[queue.Key]bool     // asked for, and not begun since
+	dests   map[queue.Key]lastDest // of all items, as last added or reserved
 	running map[queue.Key]*run
 	pending map[queue.Key]bool // delayed, and attaches elsewhere wait
 	backing map[queue.Key]bool // delayed by a backoff
@@ -32,14 +32,14 @@ type model struct {
 	small smallNodes
 }
 
-type lastPlace struct {
-	place queue.Place
-	lane  queue.Lane
+type lastDest struct {
+	dest queue.Destination
+	lane queue.Lane
 }
 
 type run struct {
 	item  *queue.Item
-	place queue.Place // where it has the volume; without a handle if it has none
+	dest  queue.Destination // where it has the volume; without a handle if it has none
 	lane  queue.Lane
 	node  string // that it has a slot of
 	again bool   // asked for since it began
@@ -49,7 +49,7 @@ type run struct {
 
 func newModel(t *testing.T, seed uint64) *model {
 	m := &model{t: t, random: rand.New(rand.NewPCG(seed, 2)), queue: queue.NewQueue(),
-		asked: map[queue.Key]bool{}, places: map[queue.Key]lastPlace{}, running: map[queue.Key]*run{},
+		asked: map[queue.Key]bool{}, dests: map[queue.Key]lastDest{}, running: map[queue.Key]*run{},
 		pending: map[queue.Key]bool{}, backing: map[queue.Key]bool{},
 		small: smallNodes{"node-1": {since: time.Now()}, "node-2": {since: time.Now()}}}
 	m.queue.Begin()
@@ -67,10 +67,10 @@ func (m *model) setLimits() {
 	m.queue.SetLimits(queue.Limits{Workers: m.workers, PerNode: m.perNode, Parallel: m.parallel, Pause: func(int) time.Duration { return modelPause }})
 }
 
-// randomPlace returns where a attachment may call the driver. Each has one node.
-func (m *model) randomPlace(name int) queue.Place {
+// randomDest returns where a attachment may call the driver. Each has one node.
+func (m *model) randomDest(name int) queue.Destination {
 	node := name % 4
-	p := queue.Place{Node: fmt.Sprint("node-", node)}
+	p := queue.Destination{Node: fmt.Sprint("node-", node)}
 	if m.random.IntN(8) > 0 {
 		v := m.random.IntN(3)
 		p.Target = attach.Target{VolumeHandle: fmt.Sprint("v", v), NodeID: fmt.Sprint("id-", node+4*m.random.IntN(2))}
@@ -115,7 +115,7 @@ func (m *model) step() {
 	case n < 35:
 		m.observe()
 	case n == 35:
-		if key, ok := pick(m, m.places, byKey); ok {
+		if key, ok := pick(m, m.dests, byKey); ok {
 			m.queue.RetryNow(key)
 			delete(m.pending, key)
 			delete(m.backing, key)
@@ -148,13 +148,13 @@ func (m *model) step() {
 
 func (m *model) add() {
 	i := m.random.IntN(24)
-	key, p := queue.AttachmentKey(fmt.Sprint("va-", i)), m.randomPlace(i)
+	key, p := queue.AttachmentKey(fmt.Sprint("va-", i)), m.randomDest(i)
 	l := []queue.Lane{queue.AttachLane, queue.DetachLane, queue.AttachLane, queue.DriftLane}[m.random.IntN(4)]
 	if i == 23 {
-		key, l, p = queue.FinalizerKey("pv"), queue.FinalizerLane, queue.Place{}
+		key, l, p = queue.FinalizerKey("pv"), queue.FinalizerLane, queue.Destination{}
 	}
 	if m.random.IntN(3) == 0 {
-		m.queue.Renew(key, l, p)
+		m.queue.AddAndRetry(key, l, p)
 	} else {
 		m.queue.Add(key, l, p)
 	}
@@ -164,7 +164,7 @@ func (m *model) add() {
 	}
 	delete(m.pending, key)
 	delete(m.backing, key)
-	m.asked[key], m.places[key] = true, lastPlace{p, l}
+	m.asked[key], m.dests[key] = true, lastDest{p, l}
 }
 
 // observe asks for the detach of a dangling publication.
@@ -174,9 +174,9 @@ func (m *model) observe() {
 	if m.queue.Has(key) {
 		return
 	}
-	p := queue.Place{Target: key.Target, Node: fmt.Sprint("node-", node)}
+	p := queue.Destination{Target: key.Target, Node: fmt.Sprint("node-", node)}
 	m.queue.Add(key, queue.DetachLane, p)
-	m.asked[key], m.places[key] = true, lastPlace{p, queue.DetachLane}
+	m.asked[key], m.dests[key] = true, lastDest{p, queue.DetachLane}
 }
 
 func (m *model) takeOne() bool {
@@ -185,8 +185,8 @@ func (m *model) takeOne() bool {
 	if e == nil {
 		return false
 	}
-	at := m.places[e.Key]
-	r := &run{item: e, place: at.place, lane: at.lane, node: at.place.Node}
+	at := m.dests[e.Key]
+	r := &run{item: e, dest: at.dest, lane: at.lane, node: at.dest.Node}
 	if m.running[e.Key] != nil || !m.asked[e.Key] && !m.queue.Has(e.Key) {
 		m.t.Fatalf("%v started, which runs or was not asked for", e.Key)
 	}
@@ -219,20 +219,20 @@ func (m *model) reserve(key queue.Key) {
 	if key.Kind == queue.FinalizerKind {
 		return
 	}
-	p := r.place
+	p := r.dest
 	if key.Kind == queue.AttachmentKind && m.random.IntN(2) == 0 {
 		var i int
 		_, _ = fmt.Sscanf(key.Name, "va-%d", &i)
-		p = m.randomPlace(i)
+		p = m.randomDest(i)
 	}
 	if p.Target.VolumeHandle == "" {
 		return
 	}
 	p.Node = r.node
-	moved := p != r.place
+	moved := p != r.dest
 	ok := m.queue.MayCall(r.item, p)
-	r.place = p
-	m.places[key] = lastPlace{p, r.lane}
+	r.dest = p
+	m.dests[key] = lastDest{p, r.lane}
 	if !ok {
 		delete(m.running, key)
 		m.asked[key] = true
@@ -260,12 +260,12 @@ func (m *model) end(key queue.Key) {
 		m.done(key, r)
 		return
 	case 2:
-		m.queue.End(r.item, queue.Postpone(r.item.Lane, delay))
-		m.places[key] = lastPlace{r.place, r.lane}
+		m.queue.End(r.item, queue.RequeueAfter(r.item.Lane, delay))
+		m.dests[key] = lastDest{r.dest, r.lane}
 		m.note(key, delay, m.pending)
 	case 3:
 		m.queue.End(r.item, queue.BackOff(l, delay))
-		m.places[key] = lastPlace{r.place, l}
+		m.dests[key] = lastDest{r.dest, l}
 		if delay == 0 {
 			m.note(key, delay, m.pending)
 		} else {

@@ -11,10 +11,10 @@ import (
 type node struct {
 	name      string
 	taken     int       // slots
-	parked    []*Item   // for a slot or a place, the first to go first
+	blocked   []*Item   // for a slot or a place, the first to go first
 	detached  int       // volumes that were detached from it
 	full      *fullNode // nil: the driver has refused no publish there
-	signalled bool      // an alarm has Start look whether parked items may go
+	signalled bool      // an alarm has Start look whether blocked items may go
 }
 
 // fullNode is what is known of a node on which the driver has refused a publish with ResourceExhausted. By the CSI
@@ -30,7 +30,7 @@ type fullNode struct {
 
 // nodeOf returns the node of an item that has no slot of it yet, nil if there is none.
 func (q *Queue) nodeOf(e *Item) *node {
-	name := e.place.Node
+	name := e.dest.Node
 	if name == "" || e.slot {
 		return nil
 	}
@@ -40,10 +40,10 @@ func (q *Queue) nodeOf(e *Item) *node {
 	return q.nodes[name]
 }
 
-// parkAt has an item that is in no list wait for a slot of its node, and for a place if the node is full.
-func (q *Queue) parkAt(n *node, e *Item) {
-	q.park(e, Wait{Kind: WaitNode})
-	n.parked = insert(n.parked, e, inOrderOfNode)
+// blockAt has an item that is in no list wait for a slot of its node, and for a place if the node is full.
+func (q *Queue) blockAt(n *node, e *Item) {
+	q.block(e, Wait{Kind: WaitNode})
+	n.blocked = insert(n.blocked, e, inOrderOfNode)
 	q.signalNode(n)
 }
 
@@ -68,7 +68,7 @@ func (q *Queue) leaveNode(e *Item) {
 	if !e.slot {
 		return
 	}
-	n := q.nodes[e.place.Node]
+	n := q.nodes[e.dest.Node]
 	n.taken--
 	e.slot = false
 	if e.permit {
@@ -79,18 +79,18 @@ func (q *Queue) leaveNode(e *Item) {
 	q.signalNode(n)
 }
 
-// needsPlace reports whether an item may not start because its node is full.
-func (q *Queue) needsPlace(e *Item) bool {
+// needsCapacity reports whether an item may not start because its node is full.
+func (q *Queue) needsCapacity(e *Item) bool {
 	if e.permit || e.Lane != AttachLane && e.Lane != DriftLane {
 		return false
 	}
-	n := q.nodes[e.place.Node]
-	return n != nil && n.full != nil && q.beliefs.NeedsPlace(e.Key, e.place, e.Lane == DriftLane)
+	n := q.nodes[e.dest.Node]
+	return n != nil && n.full != nil && q.beliefs.NeedsCapacity(e.Key, e.dest, e.Lane == DriftLane)
 }
 
 // line returns the items that wait for a place on a node, the next first.
 func (q *Queue) line(n *node) []*Item {
-	return slices.DeleteFunc(slices.Clone(n.parked), func(e *Item) bool { return !q.needsPlace(e) })
+	return slices.DeleteFunc(slices.Clone(n.blocked), func(e *Item) bool { return !q.needsCapacity(e) })
 }
 
 // tryAt returns when an attach may go to a full node without a sign of a free place. While only one that waits in a line was
@@ -123,9 +123,9 @@ func (q *Queue) offer(n *node, now time.Time) {
 		at = n.full.tryAt(q.line(n))
 	}
 	var gone []*Item
-	for i := 0; i < len(n.parked) && q.hasSlot(n); i++ {
-		e := n.parked[i]
-		needs := q.needsPlace(e)
+	for i := 0; i < len(n.blocked) && q.hasSlot(n); i++ {
+		e := n.blocked[i]
+		needs := q.needsCapacity(e)
 		if needs && n.full.free == 0 && (n.full.tries > 0 || now.Before(at) || e.refusedAt > 0 && now.Before(n.full.until)) {
 			continue
 		}
@@ -137,13 +137,13 @@ func (q *Queue) offer(n *node, now time.Time) {
 		gone = append(gone, e)
 	}
 	for _, e := range gone {
-		n.parked = remove(n.parked, e)
-		q.park(e, Wait{Kind: WaitVolume})
+		n.blocked = remove(n.blocked, e)
+		q.block(e, Wait{Kind: WaitVolume})
 	}
 	for _, e := range gone {
 		q.reconsider(e)
 	}
-	if n.taken == 0 && len(n.parked) == 0 && (n.full == nil || !at.After(now)) {
+	if n.taken == 0 && len(n.blocked) == 0 && (n.full == nil || !at.After(now)) {
 		delete(q.nodes, n.name)
 	}
 }
@@ -157,12 +157,12 @@ func (q *Queue) AnsweredLocked(key Key, refused bool) {
 	if e == nil || !e.slot || !refused && !e.permit {
 		return // without a slot it names no node
 	}
-	n, now := q.nodes[e.place.Node], time.Now()
+	n, now := q.nodes[e.dest.Node], time.Now()
 	q.signalNode(n)
 	if n.full == nil {
 		n.full = &fullNode{since: now, free: n.detached}
-		for _, other := range slices.Clone(n.parked) {
-			q.signalVolume(other.place.Target.VolumeHandle) // those that need a place hold nobody up any more
+		for _, other := range slices.Clone(n.blocked) {
+			q.signalVolume(other.dest.Target.VolumeHandle) // those that need a place hold nobody up any more
 		}
 	}
 	f := n.full
@@ -195,7 +195,7 @@ func (n *fullNode) endPause() { n.refused, n.until, n.soon = 0, time.Time{}, tim
 // because of that.
 func (q *Queue) DetachedLocked(handle, node string) {
 	for _, e := range q.volumes[handle] {
-		if e.Lane == AttachLane && e.State == Delayed && !e.place.Shared {
+		if e.Lane == AttachLane && e.State == Delayed && !e.dest.Shared {
 			q.retryNow(e)
 		}
 	}

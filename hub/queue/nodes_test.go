@@ -7,8 +7,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
-// on is the place of a volume at a Kubernetes node.
-func on(node, handle string) queue.Place {
+// on is the destination of a volume at a Kubernetes node.
+func on(node, handle string) queue.Destination {
 	p := only(handle, "id of "+node)
 	p.Node = node
 	return p
@@ -26,7 +26,7 @@ func TestSlotOfANodeGoesToADetachFirst(t *testing.T) {
 		t.Fatalf("%v were started beside the only one that the node may have", got)
 	}
 	for _, name := range []string{"second", "third"} {
-		if v := look(t, q, name); v.State != queue.Parked || v.Wait.Kind != queue.WaitNode {
+		if v := look(t, q, name); v.State != queue.Blocked || v.Wait.Kind != queue.WaitNode {
 			t.Errorf("%s: %+v, want it to wait for the node", name, v)
 		}
 	}

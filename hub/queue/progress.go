@@ -20,7 +20,7 @@ func (q *Queue) All() (all map[Key]Progress, complete bool) {
 // progress returns the progress of an item. Its Wait says whether its node is full.
 func (q *Queue) progress(e *Item) Progress {
 	p := e.Progress
-	if e.State == Parked && e.Wait.Kind == WaitNode && q.needsPlace(e) {
+	if e.State == Blocked && e.Wait.Kind == WaitNode && q.needsCapacity(e) {
 		p.Wait.Kind = WaitCapacity
 	}
 	return p
@@ -38,8 +38,8 @@ func (q *Queue) Look(key Key) (Progress, bool) {
 	switch {
 	case e.State == Ready && q.mayStart(e.Lane, time.Now()):
 		p.Wait.Kind = WaitNothing
-	case e.State == Parked && p.Wait.Kind == WaitCapacity:
-		p.Wait.Position = slices.Index(q.line(q.nodes[e.place.Node]), e) + 1
+	case e.State == Blocked && p.Wait.Kind == WaitCapacity:
+		p.Wait.Position = slices.Index(q.line(q.nodes[e.dest.Node]), e) + 1
 	}
 	return p, true
 }

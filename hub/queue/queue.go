@@ -15,8 +15,8 @@ import (
 // overloaded machine within seconds.
 const WedgedAfter = time.Minute
 
-// mostParked is how many items Start parks under one lock of the mutex: others must not wait for it.
-const mostParked = 200
+// mostBlocked is how many items Start blocks under one lock of the mutex: others must not wait for it.
+const mostBlocked = 200
 
 // Queue has the items of one term of a driver's lease, and decides which of them may start. One mutex guards it together
 // with the beliefs. Its methods are safe for concurrent use, and only Run blocks; the caller of a method whose name ends
@@ -32,8 +32,8 @@ type Queue struct {
 // Beliefs is what is believed of the driver's volumes, as far as the Queue needs it. Its methods are called with the
 // mutex locked, and do not block.
 type Beliefs interface {
-	// NeedsPlace reports whether the attach of an item takes one more place on its node. repair: it attaches what is lost.
-	NeedsPlace(key Key, at Place, repair bool) bool
+	// NeedsCapacity reports whether the attach of an item takes one more place on its node. repair: it attaches what is lost.
+	NeedsCapacity(key Key, at Destination, repair bool) bool
 	// IsSingleNode reports whether this process has published the volume for an item in a single-node mode.
 	IsSingleNode(key Key, handle string) bool
 	// Touched notes that an item begins, goes on or ends at a target.
@@ -46,7 +46,7 @@ type Beliefs interface {
 type term struct {
 	wake    chan struct{}      // perhaps an item can start
 	items   map[Key]*Item      // nil: there is no term
-	volumes map[string][]*Item // the items that are placed there, by volume handle
+	volumes map[string][]*Item // the items whose destination it is, by volume handle
 	nodes   map[string]*node   // by name, those that items use or wait for
 	alarms  []alarm            // the next last
 	looked  time.Time          // when Run last looked for an item to start; zero: it does not run
@@ -126,18 +126,18 @@ func (q *Queue) Run(ctx context.Context, start func(*Item)) {
 }
 
 // Start returns an item that starts now, on which the caller works, or nil and the time until another item may start; 0: Start has
-// parked many items, and must be called again.
+// blocked many items, and must be called again.
 func (q *Queue) Start(now time.Time) (*Item, time.Duration) {
 	defer q.lock()()
 	q.looked = now
-	for range mostParked {
+	for range mostBlocked {
 		q.ring(now)
 		e := q.pick(now)
 		if e == nil {
 			return nil, q.idle(now)
 		}
 		n := q.nodeOf(e)
-		if n != nil && n.full == nil && len(n.parked) == 0 && q.hasSlot(n) {
+		if n != nil && n.full == nil && len(n.blocked) == 0 && q.hasSlot(n) {
 			n.give(e)
 		}
 		if n == nil || e.slot {
@@ -147,12 +147,12 @@ func (q *Queue) Start(now time.Time) (*Item, time.Duration) {
 				q.last = e.Lane
 			}
 			e.State, e.began = Running, now
-			e.again, e.renewed, e.pauses, e.called = false, false, false, false
+			e.again, e.retry, e.pauses, e.called = false, false, false, false
 			return e, 0
 		}
 		q.withdraw(e)
-		q.parkAt(n, e)
-		q.signalVolume(e.place.Target.VolumeHandle) // if its node is full, it holds nobody up any more
+		q.blockAt(n, e)
+		q.signalVolume(e.dest.Target.VolumeHandle) // if its node is full, it holds nobody up any more
 	}
 	return nil, 0
 }

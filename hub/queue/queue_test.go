@@ -18,7 +18,7 @@ func TestThereIsOneItemPerKey(t *testing.T) {
 	for range 3 {
 		q.Add(queue.AttachmentKey("a"), queue.AttachLane, only("v", "n"))
 	}
-	q.Add(queue.FinalizerKey("a"), queue.FinalizerLane, queue.Place{}) // another kind, another key
+	q.Add(queue.FinalizerKey("a"), queue.FinalizerLane, queue.Destination{}) // another kind, another key
 	if got := started(q); len(got) != 2 {
 		t.Errorf("%d items started, want one of each key", len(got))
 	}
@@ -43,7 +43,7 @@ func TestAddMovesAnItemThatWaitsToItsNewLaneAndVolume(t *testing.T) {
 	q := open(10, 0, true)
 	first := taken(t, q, "first", queue.AttachLane, only("v", "a"))
 	q.Add(queue.AttachmentKey("second"), queue.AttachLane, only("v", "b"))
-	if v := look(t, q, "second"); v.State != queue.Parked || v.Wait.Kind != queue.WaitVolume {
+	if v := look(t, q, "second"); v.State != queue.Blocked || v.Wait.Kind != queue.WaitVolume {
 		t.Fatalf("%+v, want it blocked by the call in flight", v)
 	}
 	q.Add(queue.AttachmentKey("second"), queue.DetachLane, only("w", "b"))
@@ -77,17 +77,17 @@ func TestItemThatIsAddedWhileItRunsIsChangedAndRunsOnceMore(t *testing.T) {
 	take(t, q, e.Key)
 }
 
-// Renew and RetryNow say that a failure may not happen again: they cut the backoff that the run would
+// AddAndRetry and RetryNow say that a failure may not happen again: they cut the backoff that the run would
 // lead to, and do not repeat a run that succeeds.
 func TestRunDuringWhichSomethingChangedThatMayHelpIsRepeatedIfItFails(t *testing.T) {
-	place := only("v", "n")
+	dest := only("v", "n")
 	for name, help := range map[string]func(*queue.Queue, queue.Key){
-		"Renew":    func(q *queue.Queue, key queue.Key) { q.Renew(key, queue.AttachLane, place) },
-		"RetryNow": func(q *queue.Queue, key queue.Key) { q.RetryNow(key) },
+		"AddAndRetry": func(q *queue.Queue, key queue.Key) { q.AddAndRetry(key, queue.AttachLane, dest) },
+		"RetryNow":    func(q *queue.Queue, key queue.Key) { q.RetryNow(key) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := open(10, 0, true)
-			e := taken(t, q, "va", queue.AttachLane, place)
+			e := taken(t, q, "va", queue.AttachLane, dest)
 			help(q, e.Key)
 			q.ClearChanged(e)
 			q.End(e, queue.BackOff(queue.AttachLane, time.Hour))
@@ -114,7 +114,7 @@ func TestDelayedItemRunsWhenItIsDue(t *testing.T) {
 				q.End(e, queue.BackOff(queue.AttachLane, 3*time.Second))
 			}()
 		})
-		q.Add(queue.AttachmentKey("va"), queue.AttachLane, queue.Place{})
+		q.Add(queue.AttachmentKey("va"), queue.AttachLane, queue.Destination{})
 		first, second := <-runs, <-runs
 		if got := second.Sub(first); got != 3*time.Second {
 			t.Errorf("ran again after %v, want 3s", got)
@@ -158,7 +158,7 @@ func TestItemThatChangesItsLaneIsOtherWorkAndCountsFromThen(t *testing.T) {
 		if e = take(t, q, e.Key); e.Asked != begin {
 			t.Error("a retry counts from its own begin, not from that of its work")
 		}
-		q.End(e, queue.Again(queue.DetachLane))
+		q.End(e, queue.Requeue(queue.DetachLane))
 		if got := look(t, q, "va").Asked; got != begin.Add(2*time.Minute) {
 			t.Errorf("the detach counts from %v after the begin, want 2m", got.Sub(begin))
 		}
@@ -179,7 +179,7 @@ func repeating(ctx context.Context, q *queue.Queue, l queue.Lane) func() int {
 			q.End(e, queue.Finished)
 			return
 		}
-		q.End(e, queue.Again(l))
+		q.End(e, queue.Requeue(l))
 	})
 	return func() int {
 		synctest.Wait()
@@ -193,9 +193,9 @@ func TestAWorkerCannotRepeatItsWorkWithoutAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		q, key, place := open(1, 0, true), queue.AttachmentKey("va"), only("v", "n")
+		q, key, dest := open(1, 0, true), queue.AttachmentKey("va"), only("v", "n")
 		runs := repeating(ctx, q, queue.AttachLane)
-		q.Add(key, queue.AttachLane, place)
+		q.Add(key, queue.AttachLane, dest)
 		if got := runs(); got != 2 {
 			t.Errorf("%d runs at once, want 2", got)
 		}
@@ -205,9 +205,9 @@ func TestAWorkerCannotRepeatItsWorkWithoutAPause(t *testing.T) {
 			t.Errorf("%d runs in a minute, want a few", before)
 		}
 		for name, ask := range map[string]func(){
-			"Add":      func() { q.Add(key, queue.AttachLane, place) },
-			"Renew":    func() { q.Renew(key, queue.AttachLane, place) },
-			"RetryNow": func() { q.RetryNow(key) },
+			"Add":         func() { q.Add(key, queue.AttachLane, dest) },
+			"AddAndRetry": func() { q.AddAndRetry(key, queue.AttachLane, dest) },
+			"RetryNow":    func() { q.RetryNow(key) },
 		} {
 			time.Sleep(queue.RepeatPauseMax / 2)
 			before = runs()
@@ -224,15 +224,15 @@ func TestWorkThatHasBackedOffIsRepeatedAtOnceAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := open(1, 0, true)
 		e := taken(t, q, "va", queue.AttachLane, only("v", "n"))
-		q.End(e, queue.Again(queue.AttachLane))
-		q.End(take(t, q, e.Key), queue.Again(queue.AttachLane))
+		q.End(e, queue.Requeue(queue.AttachLane))
+		q.End(take(t, q, e.Key), queue.Requeue(queue.AttachLane))
 		if v := look(t, q, "va"); v.State != queue.Delayed {
 			t.Fatalf("%+v, want it to pause", v)
 		}
 		time.Sleep(queue.RepeatPauseMax)
 		q.End(take(t, q, e.Key), queue.BackOff(queue.AttachLane, time.Second))
 		time.Sleep(time.Second)
-		q.End(take(t, q, e.Key), queue.Again(queue.AttachLane))
+		q.End(take(t, q, e.Key), queue.Requeue(queue.AttachLane))
 		take(t, q, e.Key)
 	})
 }

@@ -11,11 +11,11 @@ import (
 func TestWorkerThatFindsADetachLeavesItsItemAndTheItemRunsAnewWhenThatEnds(t *testing.T) {
 	q := open(10, 0, true)
 	detach := taken(t, q, "detach", queue.DetachLane, only("v", "a"))
-	attach := taken(t, q, "attach", queue.AttachLane, queue.Place{})
+	attach := taken(t, q, "attach", queue.AttachLane, queue.Destination{})
 	if q.MayCall(attach, only("v", "b")) {
 		t.Fatal("the attach goes on beside the detach")
 	}
-	if v := look(t, q, "attach"); v.State != queue.Parked || v.Wait.Detach != detach.Key {
+	if v := look(t, q, "attach"); v.State != queue.Blocked || v.Wait.Detach != detach.Key {
 		t.Errorf("%+v, want it to wait for the detach", v)
 	}
 	q.End(detach, queue.Finished)

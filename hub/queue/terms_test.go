@@ -19,20 +19,20 @@ func open(workers, perNode int, parallel bool) *queue.Queue {
 
 func aMinute(int) time.Duration { return time.Minute }
 
-// only is the place of a call that must be the only one for its volume.
-func only(handle, nodeID string) queue.Place {
-	return queue.Place{Target: attach.Target{VolumeHandle: handle, NodeID: nodeID}}
+// only is the destination of a call that must be the only one for its volume.
+func only(handle, nodeID string) queue.Destination {
+	return queue.Destination{Target: attach.Target{VolumeHandle: handle, NodeID: nodeID}}
 }
 
-// shared is the place of a call for a multi-node volume.
-func shared(handle, nodeID string) queue.Place {
+// shared is the destination of a call for a multi-node volume.
+func shared(handle, nodeID string) queue.Destination {
 	p := only(handle, nodeID)
 	p.Shared = true
 	return p
 }
 
 // taken adds an item and has it run.
-func taken(t *testing.T, q *queue.Queue, name string, l queue.Lane, p queue.Place) *queue.Item {
+func taken(t *testing.T, q *queue.Queue, name string, l queue.Lane, p queue.Destination) *queue.Item {
 	t.Helper()
 	q.Add(queue.AttachmentKey(name), l, p)
 	return take(t, q, queue.AttachmentKey(name))
@@ -74,7 +74,7 @@ func TestNothingIsAskedForBetweenTerms(t *testing.T) {
 	q.Add(queue.AttachmentKey("a"), queue.AttachLane, only("v", "n"))
 	q.Close()
 	q.Add(queue.AttachmentKey("b"), queue.AttachLane, only("v", "n"))
-	q.Renew(queue.AttachmentKey("b"), queue.AttachLane, only("v", "n"))
+	q.AddAndRetry(queue.AttachmentKey("b"), queue.AttachLane, only("v", "n"))
 	q.RetryNow(queue.AttachmentKey("b"))
 	if q.Has(queue.AttachmentKey("a")) || q.Has(queue.AttachmentKey("b")) {
 		t.Error("there is an item without a term")
@@ -95,7 +95,7 @@ func TestNothingIsAskedForBetweenTerms(t *testing.T) {
 // A volume whose calls end the driver's process must not be tried at each new connection, nor in each new term.
 func TestNewConnectionDoesNotEndTheDelayOfASuspect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		key, place := queue.AttachmentKey("a"), only("v", "n")
+		key, dest := queue.AttachmentKey("a"), only("v", "n")
 		q := queue.NewQueue()
 		begin := func() {
 			q.Begin()
@@ -103,7 +103,7 @@ func TestNewConnectionDoesNotEndTheDelayOfASuspect(t *testing.T) {
 			q.Open()
 		}
 		begin()
-		q.Add(key, queue.AttachLane, place)
+		q.Add(key, queue.AttachLane, dest)
 		fail := func(e *queue.Item) {
 			e.Retries.Disconnects = queue.DisconnectsAllowed + 1
 			e.Retries.AfterReconnect = 20 * time.Second
@@ -122,27 +122,27 @@ func TestNewConnectionDoesNotEndTheDelayOfASuspect(t *testing.T) {
 			return e
 		}
 		e := startsAfter("at first", 0)
-		q.Renew(key, queue.AttachLane, place) // during its run
+		q.AddAndRetry(key, queue.AttachLane, dest) // during its run
 		fail(e)
-		q.Renew(key, queue.AttachLane, place)
+		q.AddAndRetry(key, queue.AttachLane, dest)
 		fail(startsAfter("after a failure", time.Minute))
 		time.Sleep(50 * time.Second)
-		q.Renew(key, queue.AttachLane, place)
+		q.AddAndRetry(key, queue.AttachLane, dest)
 		fail(startsAfter("connected again 10s before it is due", 20*time.Second))
 		time.Sleep(2 * time.Minute)
-		q.Renew(key, queue.AttachLane, place)
+		q.AddAndRetry(key, queue.AttachLane, dest)
 		fail(startsAfter("connected again when it is due", 20*time.Second))
 		q.Close()
 		begin()
-		q.Renew(key, queue.AttachLane, place)
+		q.AddAndRetry(key, queue.AttachLane, dest)
 		fail(startsAfter("in the next term", time.Minute))
 		q.RetryNow(key)
 		fail(startsAfter("after a change of an object", 0))
-		q.Renew(key, queue.DetachLane, place)
+		q.AddAndRetry(key, queue.DetachLane, dest)
 		e = startsAfter("as a detach", 0)
 		e.Retries = queue.Retries{}
 		q.End(e, queue.BackOff(queue.DetachLane, time.Minute))
-		q.Renew(key, queue.DetachLane, place)
+		q.AddAndRetry(key, queue.DetachLane, dest)
 		q.End(startsAfter("no suspect any more", 0), queue.Finished)
 	})
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// turn orders items of a volume that are due: those that have waited longest go first, and before them detaches that have
-// neither started nor failed since.
-func (e *Item) turn() uint64 {
+// waitsSince returns the step since which an item that is due waits for its volume; the lowest goes first. A detach that has
+// neither started nor failed has waited from the beginning.
+func (e *Item) waitsSince() uint64 {
 	if e.Lane == DetachLane {
 		return max(e.served, e.tried)
 	}
@@ -33,8 +33,8 @@ func next(items []*Item, parallel bool, isHeld func(*Item) bool) []Wait {
 	var detaches []*Item
 	alone, nodes := false, map[string]bool{} // one that starts or runs needs the volume for itself; their node IDs
 	start := func(e *Item) {
-		alone = alone || !e.place.Shared || !parallel
-		nodes[e.place.Target.NodeID] = true
+		alone = alone || !e.dest.Shared || !parallel
+		nodes[e.dest.Target.NodeID] = true
 	}
 	for i, e := range items {
 		if e.Lane == DetachLane {
@@ -43,24 +43,24 @@ func next(items []*Item, parallel bool, isHeld func(*Item) bool) []Wait {
 		switch {
 		case e.State == Running:
 			start(e)
-		case e.State == Parked && isHeld(e): // in its lane, it counts until it is parked again
+		case e.State == Blocked && isHeld(e): // in its lane, it counts until it is blocked again
 			held = append(held, i)
 		case e.State != Delayed:
 			due = append(due, i)
 		}
 	}
 	slices.SortFunc(due, func(a, b int) int {
-		return cmp.Or(cmp.Compare(items[a].turn(), items[b].turn()), cmp.Compare(items[a].came, items[b].came))
+		return cmp.Or(cmp.Compare(items[a].waitsSince(), items[b].waitsSince()), cmp.Compare(items[a].came, items[b].came))
 	})
 	waits, overtaken := make([]Wait, len(items)), false
 	for n, i := range append(due, held...) {
 		e, counts := items[i], n < len(due)
 		switch detach := detachFirst(detaches, e); {
 		case detach != nil:
-			waits[i] = Wait{Kind: WaitDetach, Detach: detach.Key, Node: detach.place.Node}
-		case overtaken || len(nodes) > 0 && (alone || !e.place.Shared || nodes[e.place.Target.NodeID]):
+			waits[i] = Wait{Kind: WaitDetach, Detach: detach.Key, Node: detach.dest.Node}
+		case overtaken || len(nodes) > 0 && (alone || !e.dest.Shared || nodes[e.dest.Target.NodeID]):
 			waits[i].Kind = WaitVolume
-			overtaken = overtaken || counts && !e.place.Shared // any other one that starts now
+			overtaken = overtaken || counts && !e.dest.Shared // any other one that starts now
 		case counts:
 			start(e)
 		}
@@ -72,12 +72,12 @@ func next(items []*Item, parallel bool, isHeld func(*Item) bool) []Wait {
 // the target of a publish does not: the publish takes that publication over. Nor does a detach that has had its try: of two that
 // time out, one is always due while the other one backs off.
 func detachFirst(items []*Item, e *Item) *Item {
-	if e.Lane == DetachLane || e.place.Shared {
+	if e.Lane == DetachLane || e.dest.Shared {
 		return nil
 	}
 	for _, d := range items {
 		backsOff := d.State == Delayed && !d.pauses
-		tookOver := d.Key.Kind == DanglingKind && d.place.Target == e.place.Target
+		tookOver := d.Key.Kind == DanglingKind && d.dest.Target == e.dest.Target
 		tried := d.State != Running && d.tried > e.came
 		if d.Lane == DetachLane && !backsOff && !tookOver && !tried {
 			return d
@@ -90,7 +90,7 @@ func detachFirst(items []*Item, e *Item) *Item {
 // lanes.
 func (q *Queue) signalVolume(handle string) {
 	items := q.volumes[handle]
-	for i, wait := range next(items, q.limits.Parallel, q.needsPlace) {
+	for i, wait := range next(items, q.limits.Parallel, q.needsCapacity) {
 		switch e := items[i]; {
 		case e.State == Running || e.State == Delayed:
 		case wait.Kind != WaitWorker:
@@ -102,12 +102,12 @@ func (q *Queue) signalVolume(handle string) {
 	}
 }
 
-// move puts an item at a place, or makes it unplaced, and lets those go that waited for it where it was.
-func (q *Queue) move(e *Item, p Place) {
-	q.beliefs.Touched(e.place.Target)
-	q.beliefs.Touched(p.Target)
-	from, to := e.place.Target.VolumeHandle, p.Target.VolumeHandle
-	e.place = p
+// move changes the destination of an item, and lets those go that waited for it at the last one.
+func (q *Queue) move(e *Item, d Destination) {
+	q.beliefs.Touched(e.dest.Target)
+	q.beliefs.Touched(d.Target)
+	from, to := e.dest.Target.VolumeHandle, d.Target.VolumeHandle
+	e.dest = d
 	if to == from {
 		return
 	}
@@ -124,33 +124,33 @@ func (q *Queue) move(e *Item, p Place) {
 func (q *Queue) delay(e *Item, due time.Time) {
 	e.State, e.Due = Delayed, due
 	q.setAlarm(alarm{at: due, item: e})
-	q.signalVolume(e.place.Target.VolumeHandle)
+	q.signalVolume(e.dest.Target.VolumeHandle)
 }
 
 // becomeDue lets an item that is in no list start as soon as next allows.
 func (q *Queue) becomeDue(e *Item) {
 	q.steps++
 	e.came, e.pauses = q.steps, false
-	q.park(e, Wait{Kind: WaitVolume})
+	q.block(e, Wait{Kind: WaitVolume})
 	q.reconsider(e)
 }
 
-// reconsider lets an item that is parked in no list start if next allows it.
+// reconsider lets an item that is blocked in no list start if next allows it.
 func (q *Queue) reconsider(e *Item) {
-	if handle := e.place.Target.VolumeHandle; handle != "" {
+	if handle := e.dest.Target.VolumeHandle; handle != "" {
 		q.signalVolume(handle)
 	} else {
 		q.toLane(e)
 	}
 }
 
-// park notes what an item that is in no list waits for.
-func (q *Queue) park(e *Item, w Wait) { e.State, e.Wait, e.Due = Parked, w, time.Time{} }
+// block notes what an item that is in no list waits for.
+func (q *Queue) block(e *Item, w Wait) { e.State, e.Wait, e.Due = Blocked, w, time.Time{} }
 
 // toLane puts an item that next lets start into its lane, or has it wait for a place on its node.
 func (q *Queue) toLane(e *Item) {
-	if q.needsPlace(e) {
-		q.parkAt(q.nodeOf(e), e)
+	if q.needsCapacity(e) {
+		q.blockAt(q.nodeOf(e), e)
 		return
 	}
 	e.State, e.Wait = Ready, Wait{}
@@ -166,10 +166,10 @@ func (q *Queue) withdraw(e *Item) {
 		l := &q.load[e.Lane]
 		l.waiting = remove(l.waiting, e)
 	case e.isAdmitted():
-		n := q.nodes[e.place.Node]
-		n.parked = remove(n.parked, e)
+		n := q.nodes[e.dest.Node]
+		n.blocked = remove(n.blocked, e)
 		q.signalNode(n)
 	}
 	q.leaveNode(e)
-	q.park(e, Wait{Kind: WaitVolume})
+	q.block(e, Wait{Kind: WaitVolume})
 }

@@ -24,10 +24,10 @@ func TestQueueThatLeavesItsWorkAloneIsFound(t *testing.T) {
 		if q.IsWedged(time.Now()) {
 			t.Error("a queue without work is taken for wedged")
 		}
-		q.Add(AttachmentKey("first"), AttachLane, Place{})
+		q.Add(AttachmentKey("first"), AttachLane, Destination{})
 		synctest.Wait()
 		q.SetLimits(Limits{Workers: 10, PerNode: 0, Parallel: true})
-		q.Add(AttachmentKey("second"), AttachLane, Place{})
+		q.Add(AttachmentKey("second"), AttachLane, Destination{})
 		time.Sleep(WedgedAfter)
 		if q.IsWedged(time.Now()) {
 			t.Error("a queue is taken for wedged too early")
@@ -53,12 +53,12 @@ func TestQueueOfADriverThatDrainsIsNotTakenForWedged(t *testing.T) {
 		q.Open()
 		ctx, cancel := context.WithCancel(t.Context())
 		go q.Run(ctx, func(*Item) {}) // its call hangs
-		q.Add(AttachmentKey("hanging"), AttachLane, Place{})
+		q.Add(AttachmentKey("hanging"), AttachLane, Destination{})
 		synctest.Wait()
 		q.SetLimits(Limits{Workers: 10, PerNode: 0, Parallel: true})
 		cancel()
 		synctest.Wait()
-		q.Add(AttachmentKey("waiting"), AttachLane, Place{})
+		q.Add(AttachmentKey("waiting"), AttachLane, Destination{})
 		time.Sleep(10 * WedgedAfter)
 		if q.IsWedged(time.Now()) {
 			t.Error("a queue that has ended is taken for one that leaves its work alone")

@@ -10,22 +10,22 @@ import (
 
 // Add has the item of a key run at once: it ends a delay. An item that is running runs again
 // afterwards, unless its worker calls ClearChanged. Between terms Add does nothing.
-func (q *Queue) Add(key Key, l Lane, p Place) {
+func (q *Queue) Add(key Key, l Lane, d Destination) {
 	defer q.lock()()
-	q.AddLocked(key, l, p)
+	q.AddLocked(key, l, d)
 }
 
 // AddLocked is Add.
-func (q *Queue) AddLocked(key Key, l Lane, p Place) { q.ask(key, l, p, false) }
+func (q *Queue) AddLocked(key Key, l Lane, d Destination) { q.add(key, l, d, false) }
 
-// Renew is Add and RetryNow, because the driver may answer otherwise than before: its connection or attachRequired is new. But
+// AddAndRetry is Add and RetryNow, because the driver may answer otherwise than before: its connection or attachRequired is new. But
 // it does not end the delay of a suspect (Retries).
-func (q *Queue) Renew(key Key, l Lane, p Place) {
+func (q *Queue) AddAndRetry(key Key, l Lane, d Destination) {
 	defer q.lock()()
-	q.ask(key, l, p, true)
+	q.add(key, l, d, true)
 }
 
-func (q *Queue) ask(key Key, l Lane, p Place, renew bool) {
+func (q *Queue) add(key Key, l Lane, d Destination, retry bool) {
 	if q.items == nil {
 		return // the next term adds items for all work that the caches show
 	}
@@ -40,15 +40,15 @@ func (q *Queue) ask(key Key, l Lane, p Place, renew bool) {
 		q.items[key] = e
 	}
 	e.repeats = 0
-	p.Shared = q.isShared(key, p)
-	switch suspect := renew && e.Lane == l && e.State != Running && e.Retries.Suspect(); {
+	d.Shared = q.isShared(key, d)
+	switch suspect := retry && e.Lane == l && e.State != Running && e.Retries.Suspect(); {
 	case e.State == Running:
-		e.again, e.renewed = true, e.renewed || renew
-	case suspect || e.State == Delayed || e.Lane != l || e.place != p:
+		e.again, e.retry = true, e.retry || retry
+	case suspect || e.State == Delayed || e.Lane != l || e.dest != d:
 		wait := max(e.Due.Sub(now), e.Retries.AfterReconnect)
 		q.withdraw(e)
 		e.Lane = l
-		q.move(e, p)
+		q.move(e, d)
 		if suspect {
 			q.delay(e, now.Add(wait))
 		} else {
@@ -57,9 +57,9 @@ func (q *Queue) ask(key Key, l Lane, p Place, renew bool) {
 	}
 }
 
-// isShared reports whether a place is Shared, and this process has not published the volume in a single-node mode.
-func (q *Queue) isShared(key Key, p Place) bool {
-	return p.Shared && !q.beliefs.IsSingleNode(key, p.Target.VolumeHandle)
+// isShared reports whether a destination is Shared, and this process has not published the volume in a single-node mode.
+func (q *Queue) isShared(key Key, d Destination) bool {
+	return d.Shared && !q.beliefs.IsSingleNode(key, d.Target.VolumeHandle)
 }
 
 // RetryNow ends the delay of an item, or the delay that it would get at the end of its run. It is called when an
@@ -83,7 +83,7 @@ func (q *Queue) retryNow(e *Item) {
 	switch {
 	case e == nil:
 	case e.State == Running:
-		e.renewed, e.repeats = true, 0
+		e.retry, e.repeats = true, 0
 	case e.State == Delayed:
 		e.repeats = 0
 		q.becomeDue(e)
@@ -105,12 +105,12 @@ func (q *Queue) DropLocked(key Key) bool {
 // drop removes an item that is in no list.
 func (q *Queue) drop(e *Item) {
 	delete(q.items, e.Key)
-	q.move(e, Place{})
+	q.move(e, Destination{})
 }
 
 // IsAtLocked reports whether there is an item at a target.
 func (q *Queue) IsAtLocked(target attach.Target) bool {
-	return slices.ContainsFunc(q.volumes[target.VolumeHandle], func(e *Item) bool { return e.place.Target == target })
+	return slices.ContainsFunc(q.volumes[target.VolumeHandle], func(e *Item) bool { return e.dest.Target == target })
 }
 
 // End is how a run of an item has ended.
@@ -124,45 +124,45 @@ type End struct {
 // Finished ends an item, unless Add was called during its run.
 var Finished = End{finished: true}
 
-// Again has an item run again in a lane, at once. If it runs once more for the same reason, and nobody has added the item
+// Requeue has an item run again in a lane, at once. If it runs once more for the same reason, and nobody has added the item
 // meanwhile, it pauses; others that wait for it go on waiting.
-func Again(l Lane) End { return End{lane: l} }
+func Requeue(l Lane) End { return End{lane: l} }
 
 // BackOff has an item run again in a lane after a pause: its try has failed. Others no longer wait for it. Without a pause it
-// is Again.
+// is Requeue.
 func BackOff(l Lane, pause time.Duration) End { return End{lane: l, pause: pause} }
 
-// Postpone is BackOff for an item that could not be tried, and has not failed: others that wait for it go on waiting.
-func Postpone(l Lane, pause time.Duration) End { return End{lane: l, pause: pause, waited: true} }
+// RequeueAfter is BackOff for an item that could not be tried, and has not failed: others that wait for it go on waiting.
+func RequeueAfter(l Lane, pause time.Duration) End { return End{lane: l, pause: pause, waited: true} }
 
-// MayCall reports whether a running item may call the driver at a place, which may differ from the place
-// that it was started for. If not, the item is parked and runs again later: its worker must not use it
+// MayCall reports whether a running item may call the driver for a destination, which may differ from the one
+// that it was started for. If not, the item is blocked and runs again later: its worker must not use it
 // any more.
-func (q *Queue) MayCall(e *Item, p Place) bool {
+func (q *Queue) MayCall(e *Item, d Destination) bool {
 	defer q.lock()()
-	p.Shared = q.isShared(e.Key, p)
+	d.Shared = q.isShared(e.Key, d)
 	e.called = true
-	moved := e.place.Target != p.Target || e.place.Shared != p.Shared
+	moved := e.dest.Target != d.Target || e.dest.Shared != d.Shared
 	if moved {
-		p.Node = e.place.Node // it has a slot of that node
-		p.Noted = e.place.Noted && p.Target == e.place.Target
-		q.park(e, Wait{Kind: WaitVolume})
-		q.move(e, p)
+		d.Node = e.dest.Node // it has a slot of that node
+		d.Noted = e.dest.Noted && d.Target == e.dest.Target
+		q.block(e, Wait{Kind: WaitVolume})
+		q.move(e, d)
 	}
-	items := q.volumes[p.Target.VolumeHandle]
-	goesOn := !q.needsPlace(e) && detachFirst(items, e) == nil // no other one that came later can park it
+	items := q.volumes[d.Target.VolumeHandle]
+	goesOn := !q.needsCapacity(e) && detachFirst(items, e) == nil // no other one that came later can block it
 	if goesOn && moved {
-		goesOn = next(items, q.limits.Parallel, q.needsPlace)[slices.Index(items, e)].Kind == WaitWorker
+		goesOn = next(items, q.limits.Parallel, q.needsCapacity)[slices.Index(items, e)].Kind == WaitWorker
 	}
 	if goesOn {
 		q.steps++
 		e.State, e.served = Running, q.steps
 	} else {
 		q.free(e)
-		q.park(e, Wait{Kind: WaitVolume})
+		q.block(e, Wait{Kind: WaitVolume})
 	}
 	if moved || !goesOn {
-		q.signalVolume(p.Target.VolumeHandle)
+		q.signalVolume(d.Target.VolumeHandle)
 	}
 	return goesOn
 }
@@ -196,7 +196,7 @@ func (q *Queue) SetCall(key Key, f Flight) {
 func (q *Queue) Failed(e *Item, op attach.Operation, text string, cause diagnosis.Cause) int {
 	defer q.lock()()
 	if r := &e.Retries; r.Operation != op || e.Tries == 0 {
-		r.Operation, r.Since, r.NoPlace, e.Tries = op, time.Now(), 0, 0
+		r.Operation, r.Since, r.NodeFull, e.Tries = op, time.Now(), 0, 0
 	}
 	e.Tries, e.Error, e.Cause = e.Tries+1, text, cause
 	return e.Tries
@@ -222,10 +222,10 @@ func (q *Queue) End(e *Item, end End) {
 	if !end.finished && end.lane != e.Lane {
 		e.Lane, e.Asked = end.lane, now // it is other work
 	}
-	if e.renewed && e.Retries.Suspect() {
-		e.again, e.renewed = false, false // a change of its object is in the delay
+	if e.retry && e.Retries.Suspect() {
+		e.again, e.retry = false, false // a change of its object is in the delay
 	}
-	again, pause := e.again || e.renewed && !end.finished, end.pause
+	again, pause := e.again || e.retry && !end.finished, end.pause
 	if e.pauses = end.waited; pause > 0 && !e.pauses {
 		q.steps++
 		e.tried = q.steps

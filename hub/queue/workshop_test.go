@@ -39,8 +39,8 @@ type call struct {
 }
 
 // place returns where a call is made.
-func (c call) place(name string) queue.Place {
-	p := queue.Place{Target: attach.Target{VolumeHandle: c.volume, NodeID: c.node}, Node: c.on, Shared: c.node != ""}
+func (c call) dest(name string) queue.Destination {
+	p := queue.Destination{Target: attach.Target{VolumeHandle: c.volume, NodeID: c.node}, Node: c.on, Shared: c.node != ""}
 	if c.volume == "" {
 		p.Target.VolumeHandle = "volume of " + name
 	}
@@ -65,9 +65,9 @@ func (w *workshop) add(name string, l queue.Lane, c call) {
 	w.mu.Lock()
 	w.calls[name] = c
 	w.mu.Unlock()
-	p := c.place(name)
+	p := c.dest(name)
 	if w.late || l == queue.FinalizerLane {
-		p = queue.Place{Node: p.Node}
+		p = queue.Destination{Node: p.Node}
 	}
 	w.queue.Add(queue.AttachmentKey(name), l, p)
 }
@@ -78,7 +78,7 @@ func (w *workshop) work(e *queue.Item) {
 	c := w.calls[name]
 	w.mu.Unlock()
 	look, _ := w.queue.Look(e.Key)
-	if look.Lane != queue.FinalizerLane && !w.queue.MayCall(e, c.place(name)) {
+	if look.Lane != queue.FinalizerLane && !w.queue.MayCall(e, c.dest(name)) {
 		return
 	}
 	w.mu.Lock()
@@ -134,7 +134,7 @@ func (w *workshop) beganAt(name string) (time.Duration, bool) {
 // inBubble runs a test twice: with items whose volume is known when they are added, and with ones
 // whose workers find it.
 func inBubble(t *testing.T, workers int, f func(t *testing.T, w *workshop)) {
-	for name, late := range map[string]bool{"placed": false, "unplaced": true} {
+	for name, late := range map[string]bool{"placed": false, "unread": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())

@@ -48,7 +48,7 @@ func (w *Worker) workOnDangling(ctx context.Context, e *queue.Item) {
 	}
 	err := errCannotDetach
 	if canDetach {
-		if !w.Queue.MayCall(e, queue.Place{Target: target, Node: u.FormerOwner.Node, Shared: w.isSurelyShared(u.FormerOwner, u.Record)}) {
+		if !w.Queue.MayCall(e, queue.Destination{Target: target, Node: u.FormerOwner.Node, Shared: w.isSurelyShared(u.FormerOwner, u.Record)}) {
 			return
 		}
 		r := w.newRound()
@@ -110,7 +110,7 @@ func (w *Worker) endOfDangling(ctx context.Context, e *queue.Item, u volume.Dang
 	case err == nil:
 		return queue.Finished
 	case isFenced(err):
-		return queue.Postpone(e.Lane, fencePause)
+		return queue.RequeueAfter(e.Lane, fencePause)
 	case errors.Is(err, errOwnerUnclear):
 		logger.V(2).Info("Not detaching the volume yet: a VolumeAttachment may want it on this node", "err", err)
 		// The VolumeAttachment that wants the volume there may publish it, or be deleted. Until then an
@@ -119,10 +119,10 @@ func (w *Worker) endOfDangling(ctx context.Context, e *queue.Item, u volume.Dang
 		if now.Sub(slices.MaxFunc([]time.Time{u.Failed, e.Retries.Since}, time.Time.Compare)) >= settings.Retry.Max { // without a try
 			return queue.BackOff(queue.DetachLane, settings.Retry.Max)
 		}
-		return queue.Postpone(e.Lane, ownerPause)
+		return queue.RequeueAfter(e.Lane, ownerPause)
 	}
 	if waitsForDriver(e, err) {
-		return queue.Again(queue.DetachLane)
+		return queue.Requeue(queue.DetachLane)
 	}
 	u, ok := w.Table.DanglingFailed(u.Target, err, true, now)
 	if !ok {
@@ -150,7 +150,7 @@ func (w *Worker) endOfDangling(ctx context.Context, e *queue.Item, u volume.Dang
 	}
 	w.logFailed(logger, e, attach.Detaching, u.Failures, cause, delay, err)
 	if used || attach.NotReady(err) { // the driver was not called: an attach elsewhere must wait for this detach
-		return queue.Postpone(queue.DetachLane, delay)
+		return queue.RequeueAfter(queue.DetachLane, delay)
 	}
 	return queue.BackOff(queue.DetachLane, delay)
 }

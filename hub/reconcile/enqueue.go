@@ -20,7 +20,7 @@ func (w *Worker) LookAtAll() {
 	w.confirm()
 	w.callsSeen.Add(1) // any may
 	decider := w.Decider()
-	volumes := w.eachDue(decider, w.Queue.Renew)
+	volumes := w.eachDue(decider, w.Queue.AddAndRetry)
 	if w.noAttach.Swap(decider.NoAttach) != decider.NoAttach && volumes > 0 {
 		w.reportNoAttach(volumes)
 	}
@@ -29,10 +29,10 @@ func (w *Worker) LookAtAll() {
 // Resync adds the items that are missing for the objects in the caches. Existing items keep their backoff.
 func (w *Worker) Resync() {
 	missed := w.findMissing()
-	w.eachDue(w.Decider(), func(key queue.Key, lane queue.Lane, place queue.Place) {
+	w.eachDue(w.Decider(), func(key queue.Key, lane queue.Lane, dest queue.Destination) {
 		if !w.Queue.Has(key) {
 			missed++
-			w.Queue.Add(key, lane, place)
+			w.Queue.Add(key, lane, dest)
 		}
 	})
 	if missed > 0 {
@@ -43,9 +43,9 @@ func (w *Worker) Resync() {
 // eachDue calls enqueue for each dangling publication, and for each object in the caches that needs work. The oldest
 // VolumeAttachment comes first: the attaches to a full node go in the order in which they are added. It returns how many volumes are to
 // be detached only because attachRequired is false.
-func (w *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.Lane, queue.Place)) (unrequired int) {
+func (w *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.Lane, queue.Destination)) (unrequired int) {
 	for _, u := range w.Table.AllDangling() { // first: they go before an attach elsewhere
-		enqueue(u.Key(), queue.DetachLane, u.Place())
+		enqueue(u.Key(), queue.DetachLane, u.Destination())
 	}
 	due := slices.DeleteFunc(w.Overlay.AttachmentsOfDriver(w.Driver), func(va *storagev1.VolumeAttachment) bool { // else all were sorted
 		op, _ := w.Table.Required(decider, va)
@@ -59,11 +59,11 @@ func (w *Worker) eachDue(decider attach.Driver, enqueue func(queue.Key, queue.La
 		if op == attach.Detaching && va.DeletionTimestamp == nil {
 			unrequired++
 		}
-		enqueue(queue.AttachmentKey(va.Name), lane, w.placeOf(va, op))
+		enqueue(queue.AttachmentKey(va.Name), lane, w.destinationOf(va, op))
 	}
 	for _, pv := range w.Cluster.VolumesLosingFinalizer(w.Driver) {
 		if !w.Cluster.VolumeInUse(pv.Name) {
-			enqueue(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
+			enqueue(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Destination{})
 		}
 	}
 	return unrequired
@@ -107,11 +107,11 @@ func (w *Worker) findMissing() int {
 	return missing
 }
 
-// placeOf returns the place of the call for an operation as the caches show it. A worker that has read the
-// objects may find another place.
-func (w *Worker) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) queue.Place {
+// destinationOf returns the destination of the call for an operation as the caches show it. A worker that has read the
+// objects may find another one.
+func (w *Worker) destinationOf(va *storagev1.VolumeAttachment, op attach.Operation) queue.Destination {
 	noted := attach.NotedTarget(va)
-	p := queue.Place{Node: va.Spec.NodeName, Target: attach.Target{VolumeHandle: w.Cluster.VolumeHandle(va), NodeID: noted.NodeID}}
+	p := queue.Destination{Node: va.Spec.NodeName, Target: attach.Target{VolumeHandle: w.Cluster.VolumeHandle(va), NodeID: noted.NodeID}}
 	if v := w.Cluster.VolumeOrDeleted(attach.VolumeName(va)); v != nil {
 		if op == attach.Attaching {
 			p.Target.VolumeHandle = v.Handle
@@ -147,7 +147,7 @@ func (w *Worker) AttachmentChanged(before, va *storagev1.VolumeAttachment) {
 	if w.Table.IsUnchanged(va) || op == attach.Idle && w.Table.Look(va.Name, va.UID).Name == "" {
 		return
 	}
-	w.Queue.Add(queue.AttachmentKey(va.Name), queue.LaneOf(op), w.placeOf(va, op))
+	w.Queue.Add(queue.AttachmentKey(va.Name), queue.LaneOf(op), w.destinationOf(va, op))
 }
 
 // attachmentGone takes the last state of a VolumeAttachment that was deleted.
@@ -183,6 +183,6 @@ func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
 func (w *Worker) volumeChanged(v *attach.Volume) {
 	w.Overlay.PersistentVolumeChanged(v)
 	if v.LosesFinalizer(w.Driver) {
-		w.Queue.Add(queue.FinalizerKey(v.Name), queue.FinalizerLane, queue.Place{})
+		w.Queue.Add(queue.FinalizerKey(v.Name), queue.FinalizerLane, queue.Destination{})
 	}
 }

@@ -57,7 +57,7 @@ func (x *execution) execute(ctx context.Context) error {
 		case effect.Kind != volume.ReadSecret && slices.Contains(x.done, effect):
 			return errUndone
 		}
-		if effect.Kind.Calls() && !x.worker.Queue.MayCall(x.item, x.place(effect.Target)) {
+		if effect.Kind.Calls() && !x.worker.Queue.MayCall(x.item, x.destination(effect.Target)) {
 			return errBlocked
 		}
 		table.Start(x.attachment, x.run, effect)
@@ -92,7 +92,7 @@ func (x *execution) look(ctx context.Context) error {
 		return nil
 	}
 	if (lane == queue.DetachLane) != (x.item.Lane == queue.DetachLane) {
-		w.Queue.End(x.item, queue.Again(lane))
+		w.Queue.End(x.item, queue.Requeue(lane))
 		return errBlocked
 	}
 	if err := w.checkCapability(decider, op); err != nil {
@@ -150,9 +150,9 @@ func (x *execution) inputs(ctx context.Context) (attach.Inputs, error) {
 	return inputs, nil
 }
 
-// place returns the place of a call at a target.
-func (x *execution) place(t attach.Target) queue.Place {
-	p := queue.Place{Target: t, Node: x.object.Spec.NodeName, Shared: x.run.Plan.Nodes == attach.MultiNode}
+// destination returns the destination of a call at a target.
+func (x *execution) destination(t attach.Target) queue.Destination {
+	p := queue.Destination{Target: t, Node: x.object.Spec.NodeName, Shared: x.run.Plan.Nodes == attach.MultiNode}
 	if t != x.run.Plan.Target {
 		p.Shared = x.worker.isSurelyShared(x.attachment.Identity, x.worker.Table.Look(x.object.Name, x.object.UID).Record)
 	}
@@ -208,7 +208,7 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		err = errOwnerUnclear
 	}
 	if o.Result = w.resultOf(err, x.item); effect.Kind == volume.Publish && isNodeFull(err) {
-		o.Result = volume.NoPlace
+		o.Result = volume.NodeFull
 	}
 	return o, err
 }

@@ -167,7 +167,7 @@ func TestNothingIsDoneAfterAnError(t *testing.T) {
 				c.breaks(x)
 				va := x.Overlay.Attachment("va")
 				_, lane := x.wanted("va")
-				x.Queue.Add(queue.AttachmentKey("va"), lane, queue.Place{})
+				x.Queue.Add(queue.AttachmentKey("va"), lane, queue.Destination{})
 				err := x.carryOut(x.start(x.t), va) // that writes no error
 				if got := writes() - before; err == nil || got != c.writes || !slices.Equal(x.recording.calls, c.calls) {
 					t.Errorf("%v after calls %v and %d writes, want an error after %v and %d", err, x.recording.calls, got, c.calls, c.writes)

@@ -123,7 +123,7 @@ func (x *executing) delete() {
 func (x *executing) look() error {
 	x.t.Helper()
 	_, lane := x.wanted("va")
-	x.Queue.Add(queue.AttachmentKey("va"), lane, queue.Place{})
+	x.Queue.Add(queue.AttachmentKey("va"), lane, queue.Destination{})
 	return x.lookWith(x.start(x.t))
 }
 

@@ -34,7 +34,7 @@ func (w *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) queue.End {
 	case err == nil:
 		return queue.Finished
 	case isFenced(err):
-		return queue.Postpone(e.Lane, fencePause)
+		return queue.RequeueAfter(e.Lane, fencePause)
 	case errors.Is(err, attach.ErrStale):
 		w.refreshVolume(ctx, name)
 	}

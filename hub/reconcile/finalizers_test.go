@@ -30,7 +30,7 @@ func TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone(t *testing.
 			va.Name, va.UID, va.Spec.Source.PersistentVolumeName = "gone", "uid-gone", &pv.Name
 		})
 		x.Table.Open(gone)
-		x.Queue.Add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Place{})
+		x.Queue.Add(queue.FinalizerKey(pv.Name), queue.FinalizerLane, queue.Destination{})
 		x.Work(x.t.Context(), x.start(x.t))
 		if _, err := volumes.Get(x.t.Context(), pv.Name, metav1.GetOptions{}); err != nil {
 			x.t.Fatalf("the PersistentVolume is gone while its volume may be being detached: %v", err)

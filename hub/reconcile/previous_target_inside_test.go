@@ -34,7 +34,7 @@ func TestPreviousTargetThatIsClaimedAgainIsNotDetached(t *testing.T) {
 		d, session := routedOn(t, kubeOn(t, answers{})), &recording{}
 		d.connectTo(session)
 		va := routedAttachment(guardedAttachment)
-		d.Queue.Add(queue.AttachmentKey(va.Name), queue.AttachLane, queue.Place{Target: routedTarget})
+		d.Queue.Add(queue.AttachmentKey(va.Name), queue.AttachLane, queue.Destination{Target: routedTarget})
 		attaching := d.start(t)
 		c := d.Table.Open(va)
 		d.restore(c, va)
@@ -107,14 +107,14 @@ func TestWaitingForOtherCallsAtThePreviousTargetIsNoError(t *testing.T) {
 		d.connectTo(&recording{})
 		deleted := func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
 		must(t, cachetest.Put(d.Cluster, node, routedAttachment(guardedAttachment, deleted), stored(guardedVolume())))
-		d.Queue.Add(queue.AttachmentKey("other"), queue.DetachLane, queue.Place{Target: attach.Target{VolumeHandle: "handle", NodeID: "id-other"}})
+		d.Queue.Add(queue.AttachmentKey("other"), queue.DetachLane, queue.Destination{Target: attach.Target{VolumeHandle: "handle", NodeID: "id-other"}})
 		if d.start(t) == nil {
 			t.Fatal("the other does not start")
 		}
-		d.Queue.Add(queue.AttachmentKey("va"), queue.DetachLane, queue.Place{}) // its worker finds where it is
+		d.Queue.Add(queue.AttachmentKey("va"), queue.DetachLane, queue.Destination{}) // its worker finds where it is
 		d.workOnAttachment(t.Context(), d.start(t))
 		e, _ := d.Queue.Look(queue.AttachmentKey("va"))
-		if e.State != queue.Parked || e.Wait.Kind != queue.WaitVolume || e.Tries != 0 || requests != 1 {
+		if e.State != queue.Blocked || e.Wait.Kind != queue.WaitVolume || e.Tries != 0 || requests != 1 {
 			t.Errorf("%+v after %d requests; want it to wait for the volume after it has read the CSINode", e, requests)
 		}
 	})

@@ -111,7 +111,7 @@ func New(o Options, term *lease.Term) *Worker {
 	w.Drift = &drift.Watch{
 		Session: func() drift.Session { return o.Session() },
 		Decider: o.Decider, Settings: o.Settings, Cluster: o.Cluster, Overlay: o.Overlay, Table: o.Table, Nodes: &w.nodes, KnowsAll: w.knowsAll,
-		PlaceOf: w.placeOf, Writer: w.Writer, Metrics: o.Metrics, Warn: w.Warn,
+		DestinationOf: w.destinationOf, Writer: w.Writer, Metrics: o.Metrics, Warn: w.Warn,
 		Log: w.logLine, Logger: o.Logger, VolumeLogger: w.VolumeLogger, DanglingLogger: w.DanglingLogger,
 	}
 	o.Queue.Begin()

@@ -36,7 +36,7 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 	d.Queue.Open()
 	for e := d.start(t); e != nil; e = d.start(t) { // a worker forgets to detach it
 		if e.Key.Kind != queue.DanglingKind {
-			d.Queue.End(e, queue.Postpone(e.Lane, time.Hour))
+			d.Queue.End(e, queue.RequeueAfter(e.Lane, time.Hour))
 			continue
 		}
 		d.Queue.End(e, queue.Finished)

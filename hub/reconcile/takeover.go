@@ -90,7 +90,7 @@ func (w *Worker) readOthers(ctx context.Context, va *storagev1.VolumeAttachment)
 		if newest := w.Overlay.Attachment(other.Name); newest != nil {
 			op, lane := w.Table.Required(w.Decider(), newest)
 			if e, ok := w.Queue.Look(key); op == attach.Detaching && (!ok || e.Lane != lane) {
-				w.Queue.Add(key, lane, w.placeOf(newest, op))
+				w.Queue.Add(key, lane, w.destinationOf(newest, op))
 			}
 		}
 	}

@@ -64,7 +64,7 @@ func (w *Worker) workOnAttachment(ctx context.Context, e *queue.Item) {
 	switch err = x.execute(ctx); {
 	case errors.Is(err, errBlocked):
 	case isFenced(err):
-		w.Queue.End(e, queue.Postpone(e.Lane, fencePause))
+		w.Queue.End(e, queue.RequeueAfter(e.Lane, fencePause))
 	case err != nil:
 		w.failed(ctx, e, va, x.op, err)
 	default:
@@ -89,7 +89,7 @@ func (w *Worker) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op att
 	w.Queue.Succeeded(e)
 	w.Queue.ClearChanged(e) // what follows takes changes that came meanwhile into account
 	if next, lane := w.wanted(va.Name); next != attach.Idle {
-		w.Queue.End(e, queue.Again(lane))
+		w.Queue.End(e, queue.Requeue(lane))
 		return
 	}
 	w.ended(e)
@@ -158,7 +158,7 @@ func (w *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.Volume
 	name := e.Key.Name
 	if waitsForDriver(e, err) {
 		_, lane := w.wanted(name)
-		w.Queue.End(e, queue.Again(lane))
+		w.Queue.End(e, queue.Requeue(lane))
 		return
 	}
 	if isOfTheVolume(e, err) {
@@ -188,7 +188,7 @@ func (w *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.Volume
 	// The driver was not called, so an attach elsewhere must wait for this detach, unless the volume is
 	// unpublished already.
 	if delay > 0 && attach.NotReady(err) && w.Table.Look(va.Name, va.UID).Belief != volume.Unpublished {
-		end = queue.Postpone(lane, delay)
+		end = queue.RequeueAfter(lane, delay)
 	}
 	w.Queue.End(e, end)
 }
@@ -219,10 +219,10 @@ func backoff(retry registry.Retry, failures int, err error, random func() float6
 // (queue.Queue).
 func (w *Worker) retryIn(e *queue.Item, op attach.Operation, failures int, err error) time.Duration {
 	if op == attach.Attaching && isNodeFull(err) {
-		e.Retries.NoPlace++
+		e.Retries.NodeFull++
 		return 0
 	}
-	delay := backoff(w.Settings().Retry, failures-e.Retries.NoPlace, err, jitter)
+	delay := backoff(w.Settings().Retry, failures-e.Retries.NodeFull, err, jitter)
 	if e.Retries.Suspect() {
 		e.Retries.AfterReconnect = time.Duration(jitter() * float64(delay))
 	}

@@ -96,7 +96,7 @@ func TestDetachUsesTheLastVolumeSeenWhenItIsGone(t *testing.T) {
 	})
 }
 
-// A VolumeAttachment of which no handle is known is unplaced, and waits for the PersistentVolume.
+// A VolumeAttachment of which no handle is known waits for the PersistentVolume.
 func TestDetachOfAnUnknownVolumeWaitsForItsPersistentVolume(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.register("n", "id-n")

@@ -93,7 +93,7 @@ func TestFailingAndStuckVolumesAreCountedAsTheirStatesSay(t *testing.T) {
 	q.Begin()
 	q.Open()
 	run := func(name string, failed bool) *queue.Item {
-		q.Add(queue.AttachmentKey(name), queue.AttachLane, queue.Place{Target: attach.Target{VolumeHandle: name, NodeID: "n"}})
+		q.Add(queue.AttachmentKey(name), queue.AttachLane, queue.Destination{Target: attach.Target{VolumeHandle: name, NodeID: "n"}})
 		e, _ := q.Start(now)
 		if e == nil || e.Key.Name != name {
 			t.Fatalf("%+v starts, not %s", e, name)
@@ -108,11 +108,11 @@ func TestFailingAndStuckVolumesAreCountedAsTheirStatesSay(t *testing.T) {
 	run("first", false)
 	run("again", true)
 	target := attach.Target{VolumeHandle: "dangling", NodeID: "n"}
-	q.Add(queue.DanglingKey(target), queue.DetachLane, queue.Place{Target: target})
+	q.Add(queue.DanglingKey(target), queue.DetachLane, queue.Destination{Target: target})
 	dangling, _ := q.Start(now) // counts as dangling only
 	q.Failed(dangling, attach.Detaching, "no", diagnosis.Cause{})
 	q.End(dangling, queue.BackOff(queue.DetachLane, time.Hour))
-	q.Add(queue.AttachmentKey("waits"), queue.AttachLane, queue.Place{})
+	q.Add(queue.AttachmentKey("waits"), queue.AttachLane, queue.Destination{})
 	v.Served = func() map[string]func() Driver { return map[string]func() Driver{"d": func() Driver { return d }} }
 	want := map[string]status.AttachmentState{"first": status.Attaching, "again": status.Failing, "pauses": status.Failing, "stuck": status.Stuck, "waits": status.Waiting}
 	for _, a := range v.Attachments(status.AttachmentFilter{}) {

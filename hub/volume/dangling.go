@@ -40,9 +40,9 @@ type Dangling struct {
 // Key returns the key of the item that detaches it.
 func (u *Dangling) Key() queue.Key { return queue.DanglingKey(u.Target) }
 
-// Place returns where the item calls the driver.
-func (u *Dangling) Place() queue.Place {
-	return queue.Place{Target: u.Target, Node: u.FormerOwner.Node, Shared: u.Nodes == attach.MultiNode}
+// Destination returns where the item calls the driver.
+func (u *Dangling) Destination() queue.Destination {
+	return queue.Destination{Target: u.Target, Node: u.FormerOwner.Node, Shared: u.Nodes == attach.MultiNode}
 }
 
 // disown makes a publication of a VolumeAttachment dangling, and adds its detach. Earlier failures still count
@@ -59,7 +59,7 @@ func (t *Table) disown(id Identity, p Publication) *Dangling {
 	u.Publication, u.FormerOwner, u.timesDisowned = p, id, times
 	u.Unconfirmed, u.Gap = time.Time{}, time.Time{}
 	u.answered, u.absences = time.Time{}, 0 // it may have been published since
-	t.Queue.AddLocked(u.Key(), queue.DetachLane, u.Place())
+	t.Queue.AddLocked(u.Key(), queue.DetachLane, u.Destination())
 	return u
 }
 

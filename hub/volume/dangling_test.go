@@ -69,7 +69,7 @@ func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationDanglingWhenThe
 		"backs off": func(table *volume.Table, e *queue.Item) {
 			table.Queue.End(e, queue.BackOff(queue.AttachLane, time.Hour))
 		},
-		"postponed": func(table *volume.Table, e *queue.Item) { table.Queue.End(e, queue.Postpone(e.Lane, time.Hour)) },
+		"postponed": func(table *volume.Table, e *queue.Item) { table.Queue.End(e, queue.RequeueAfter(e.Lane, time.Hour)) },
 		"missing": func(table *volume.Table, e *queue.Item) {
 			table.Missing(e.Key.Name, "")
 			table.Queue.End(e, queue.Finished)
@@ -168,8 +168,8 @@ func TestUnpublishAtTheTargetResolvesADanglingPublicationUnlessItFails(t *testin
 
 func TestAttachOfAVolumeThatIsLeftElsewhereWaitsForTheDetachAndForNoOther(t *testing.T) {
 	for name, c := range map[string]struct {
-		place queue.Place
-		want  bool
+		dest queue.Destination
+		want bool
 	}{
 		"elsewhere":                  {only("v", "b"), true},
 		"there":                      {only("v", "a"), false},
@@ -180,7 +180,7 @@ func TestAttachOfAVolumeThatIsLeftElsewhereWaitsForTheDetachAndForNoOther(t *tes
 			table := openTable(10, 0, true)
 			table.Queue.Shut()
 			table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
-			table.Queue.Add(queue.AttachmentKey("next"), queue.AttachLane, c.place)
+			table.Queue.Add(queue.AttachmentKey("next"), queue.AttachLane, c.dest)
 			got := look(t, table, "next").Wait
 			if waits := got == (queue.Wait{Kind: queue.WaitDetach, Detach: danglingKey("a")}); waits != c.want {
 				t.Errorf("%+v, waits for the detach: %v, want %v", got, waits, c.want)

@@ -26,7 +26,7 @@ func TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere(t *test
 		detached(t, table)
 	}
 	for name, c := range map[string]struct {
-		place  queue.Place
+		dest   queue.Destination
 		detach func(*testing.T, *volume.Table)
 		want   queue.State
 	}{
@@ -39,7 +39,7 @@ func TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere(t *test
 		t.Run(name, func(t *testing.T) {
 			table := openTable(10, 0, true)
 			key := queue.AttachmentKey("refused")
-			table.Queue.Add(key, queue.AttachLane, c.place)
+			table.Queue.Add(key, queue.AttachLane, c.dest)
 			table.Queue.End(take(t, table, key), queue.BackOff(queue.AttachLane, time.Hour))
 			c.detach(t, table)
 			if v, _ := table.Queue.Look(key); v.State != c.want {

@@ -58,7 +58,7 @@ type Result int8
 const (
 	Succeeded Result = iota
 	Failed           // answered with an error
-	NoPlace          // of Publish: answered that the node has as many volumes as it can have
+	NodeFull         // of Publish: answered that the node has as many volumes as it can have
 	NotDone          // not called or written, or the answer was lost with the connection
 	Rejected         // the API server will never accept the write
 )
@@ -189,7 +189,7 @@ func (t *Table) Apply(a *Attachment, r *Run, e Effect, o Outcome) {
 			r.secret = *r.Plan.SecretRef
 		}
 	case Publish:
-		a.NodeFull = o.Result == NoPlace
+		a.NodeFull = o.Result == NodeFull
 		if ok {
 			a.Belief, a.Context, a.Secrets = Published, o.Context, o.Secrets
 		}

@@ -11,24 +11,24 @@ import (
 
 func TestListingIsOutOfDateWhereAnEntryWasOrIs(t *testing.T) {
 	at := attach.Target{VolumeHandle: "v", NodeID: "a"}
-	place := queue.Place{Target: at, Node: "node"}
+	dest := queue.Destination{Target: at, Node: "node"}
 	for name, c := range map[string]struct {
 		before, during func(table *volume.Table)
 		want           bool
 	}{
 		"no work": {func(*volume.Table) {}, func(*volume.Table) {}, false},
 		"work elsewhere": {func(*volume.Table) {}, func(table *volume.Table) {
-			table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, queue.Place{Target: attach.Target{VolumeHandle: "v", NodeID: "b"}, Node: "other"})
+			table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, queue.Destination{Target: attach.Target{VolumeHandle: "v", NodeID: "b"}, Node: "other"})
 		}, false},
-		"work before": {func(table *volume.Table) { runAt(table, place) }, func(*volume.Table) {}, false},
-		"work began before and ended": {func(table *volume.Table) { table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, place) },
+		"work before": {func(table *volume.Table) { runAt(table, dest) }, func(*volume.Table) {}, false},
+		"work began before and ended": {func(table *volume.Table) { table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, dest) },
 			func(table *volume.Table) { table.Queue.End(next(table), queue.Finished) }, true},
-		"work meanwhile": {func(*volume.Table) {}, func(table *volume.Table) { runAt(table, place) }, true},
-		"work goes on":   {func(table *volume.Table) { table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, place) }, func(*volume.Table) {}, true},
+		"work meanwhile": {func(*volume.Table) {}, func(table *volume.Table) { runAt(table, dest) }, true},
+		"work goes on":   {func(table *volume.Table) { table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, dest) }, func(*volume.Table) {}, true},
 		"a worker found the target": {func(table *volume.Table) {}, func(table *volume.Table) {
-			table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, queue.Place{})
+			table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, queue.Destination{})
 			e := next(table)
-			table.Queue.MayCall(e, place)
+			table.Queue.MayCall(e, dest)
 			table.Queue.End(e, queue.Finished)
 		}, true},
 		"a dangling publication": {func(*volume.Table) {}, func(table *volume.Table) { table.Found(volume.Identity{}, attach.Record{Target: at}) }, true},
@@ -46,7 +46,7 @@ func TestListingIsOutOfDateWhereAnEntryWasOrIs(t *testing.T) {
 }
 
 // runAt has a worker do all work for a VolumeAttachment at a place.
-func runAt(table *volume.Table, p queue.Place) {
+func runAt(table *volume.Table, p queue.Destination) {
 	table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, p)
 	table.Queue.End(next(table), queue.Finished)
 }

@@ -238,21 +238,21 @@ func TestVolumeIsSharedOnlyIfItWasNotPublishedForASingleNode(t *testing.T) {
 				table := newOpened()
 				table.Queue.SetLimits(queue.Limits{Workers: 10, PerNode: 0, Parallel: true})
 				table.Restore(table.known, c.record)
-				place := func(nodeID string) queue.Place { return queue.Place{Target: target(nodeID), Shared: true} }
-				table.Queue.Add(queue.AttachmentKey("other"), queue.AttachLane, place("id-2"))
+				dest := func(nodeID string) queue.Destination { return queue.Destination{Target: target(nodeID), Shared: true} }
+				table.Queue.Add(queue.AttachmentKey("other"), queue.AttachLane, dest("id-2"))
 				if next(table.Table) == nil {
 					t.Fatal("the first does not start")
 				}
 				// As the caches have it, and as its worker finds it.
-				table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, place("id-1"))
+				table.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, dest("id-1"))
 				if got := next(table.Table) != nil; got != c.want {
 					t.Errorf("starts beside the other: %v, want %v", got, c.want)
 				}
-				table.Open(objectOf("unplaced"))
-				table.Queue.Add(queue.AttachmentKey("unplaced"), queue.AttachLane, queue.Place{})
+				table.Open(objectOf("unread"))
+				table.Queue.Add(queue.AttachmentKey("unread"), queue.AttachLane, queue.Destination{})
 				e := next(table.Table)
-				table.Restore(table.Open(objectOf("unplaced")), c.record)
-				if got := table.Queue.MayCall(e, place("id-3")); got != c.want {
+				table.Restore(table.Open(objectOf("unread")), c.record)
+				if got := table.Queue.MayCall(e, dest("id-3")); got != c.want {
 					t.Errorf("goes on beside the other: %v, want %v", got, c.want)
 				}
 			})

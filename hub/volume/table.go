@@ -42,9 +42,9 @@ func (t *Table) lock() func() {
 // beliefs implements queue.Beliefs.
 type beliefs Table
 
-// NeedsPlace implements queue.Beliefs: the attach has a place on its node if its volume is, or may be, published at the target.
+// NeedsCapacity implements queue.Beliefs: the attach needs none if its volume is, or may be, published at the target.
 // repair: the driver no longer reports the volume there.
-func (b *beliefs) NeedsPlace(key queue.Key, at queue.Place, repair bool) bool {
+func (b *beliefs) NeedsCapacity(key queue.Key, at queue.Destination, repair bool) bool {
 	var believed Publication
 	if a := b.attachments[key.Name]; a != nil {
 		believed = a.Publication

@@ -17,20 +17,20 @@ func openTable(workers, perNode int, parallel bool) *volume.Table {
 	return table
 }
 
-// only is the place of a call that must be the only one for its volume.
-func only(handle, nodeID string) queue.Place {
-	return queue.Place{Target: attach.Target{VolumeHandle: handle, NodeID: nodeID}}
+// only is the destination of a call that must be the only one for its volume.
+func only(handle, nodeID string) queue.Destination {
+	return queue.Destination{Target: attach.Target{VolumeHandle: handle, NodeID: nodeID}}
 }
 
-// shared is the place of a call for a multi-node volume.
-func shared(handle, nodeID string) queue.Place {
+// shared is the destination of a call for a multi-node volume.
+func shared(handle, nodeID string) queue.Destination {
 	p := only(handle, nodeID)
 	p.Shared = true
 	return p
 }
 
 // taken adds an entry and has it run.
-func taken(t *testing.T, table *volume.Table, name string, l queue.Lane, p queue.Place) *queue.Item {
+func taken(t *testing.T, table *volume.Table, name string, l queue.Lane, p queue.Destination) *queue.Item {
 	t.Helper()
 	table.Queue.Add(queue.AttachmentKey(name), l, p)
 	return take(t, table, queue.AttachmentKey(name))
@@ -109,7 +109,7 @@ func TestOnlyAnAttachWithoutAPlaceWaitsForOne(t *testing.T) {
 		if c.dangling {
 			table.Found(volume.Identity{}, attach.Record{Target: here})
 		}
-		if got := table.NeedsPlace(queue.AttachmentKey("va"), queue.Place{Target: here, Node: "n", Noted: c.noted}, c.lost); got != c.want {
+		if got := table.NeedsCapacity(queue.AttachmentKey("va"), queue.Destination{Target: here, Node: "n", Noted: c.noted}, c.lost); got != c.want {
 			t.Errorf("%s: it needs a place: %v, want %v", name, got, c.want)
 		}
 	}

@@ -78,8 +78,8 @@ var rows = []mutant{
 		name:   "publish does not wait for the detach elsewhere",
 		harm:   "A single-node volume is attached to two nodes.",
 		file:   "hub/queue/volume.go",
-		old:    "if e.Lane == DetachLane || e.place.Shared {\n\t\treturn nil",
-		new:    "if true || e.Lane == DetachLane || e.place.Shared {\n\t\treturn nil",
+		old:    "if e.Lane == DetachLane || e.dest.Shared {\n\t\treturn nil",
+		new:    "if true || e.Lane == DetachLane || e.dest.Shared {\n\t\treturn nil",
 		killed: []string{"hub/queue.TestNextFollowsTheRules", "hub/reconcile.TestExploreVolumes"},
 	},
 	{
