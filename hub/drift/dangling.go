@@ -36,7 +36,7 @@ func (w *Watch) Reported() []status.DanglingPublication {
 		asks := func(va *storagev1.VolumeAttachment) bool { return slices.Contains(d.nodes, va.Spec.NodeName) }
 		if !d.since.IsZero() && !slices.ContainsFunc(w.Cluster.AttachmentsOfVolume(d.volume.Name), asks) {
 			reported = append(reported, status.DanglingPublication{VolumeHandle: d.volume.Handle, NodeID: d.record.Target.NodeID, Node: d.nodes[0],
-				PersistentVolume: d.volume.Name, Since: d.since, LastError: d.kept, Listed: true, ReportOnly: true})
+				PersistentVolume: d.volume.Name, Since: d.since, LastError: d.kept, FromList: true, ReportOnly: true})
 		}
 	}
 	return reported
@@ -88,7 +88,7 @@ func (w *Watch) act(d *dangling, kept string) {
 	w.Log(w.DanglingLogger(volume.Dangling{Publication: volume.Publication{Record: d.record}, FormerOwner: id}), true,
 		"The driver reports the volume on a node without a VolumeAttachment", "kind", "unexpected", "action", action, "kept", kept)
 	if kept == "" {
-		w.Table.Found(id, d.record)
+		w.Table.AddDanglingFromList(id, d.record)
 	}
 }
 

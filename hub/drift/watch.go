@@ -148,14 +148,14 @@ func (w *Watch) endDangling(l listing, began time.Time) {
 		nodes, listed := l.published[l.driver.ListedHandle(at.VolumeHandle, at.NodeID)]
 		return listed && !nodes.Unknown, nodes.Has(at.NodeID)
 	}
-	for _, u := range w.Table.Listed(has, began, w.Settings().Timeout) {
+	for _, u := range w.Table.ResolveDanglingNotInList(has, began, w.Settings().Timeout) {
 		message := "ListVolumes does not report the volume of a deleted VolumeAttachment on this node, not detaching it"
-		if u.Listed {
+		if u.FromList {
 			message = "ListVolumes no longer reports the volume on this node, not detaching it"
 		}
 		w.Log(w.DanglingLogger(u), true, message)
 	}
 	if w.Settings().Drift.Unexpected != registry.UnexpectedDetach {
-		w.Table.DropFound() // the next listings report them
+		w.Table.DropDanglingFromList() // the next listings report them
 	}
 }

@@ -42,7 +42,7 @@ func (w *Worker) workOnDangling(ctx context.Context, e *queue.Item) {
 	ctx = klog.NewContext(ctx, logger)
 	if e.Retries.Since.IsZero() {
 		e.Retries.Since = time.Now()
-		if !u.Listed && !slices.Contains(w.Table.Look(u.FormerOwner.Name, u.FormerOwner.UID).Disowned, target) {
+		if !u.FromList && !slices.Contains(w.Table.Look(u.FormerOwner.Name, u.FormerOwner.UID).Disowned, target) {
 			w.logLine(logger, true, "VolumeAttachment is gone while its volume is attached, detaching the volume")
 		}
 	}
@@ -55,7 +55,7 @@ func (w *Worker) workOnDangling(ctx context.Context, e *queue.Item) {
 		lately := round{nodes: r.nodes} // the nodes that were read lately and since the last try
 		since := slices.MaxFunc([]time.Time{u.Failed, time.Now().Add(-w.Settings().Retry.Max)}, time.Time.Compare)
 		lately.read = func(_ context.Context, name string) (*corev1.Node, error) { return w.nodes.Last(name, since), nil }
-		if err = nil; !u.Listed { // else detachDangling looks for all reasons
+		if err = nil; !u.FromList { // else detachDangling looks for all reasons
 			err = w.checkDanglingUnused(ctx, lately, u)
 		}
 		if err == nil {
@@ -73,7 +73,7 @@ func (w *Worker) detachDangling(ctx context.Context, r round, u volume.Dangling)
 	logger, kept := w.DanglingLogger(u), ""
 	owner, err := w.owners(ctx, u.FormerOwner, u.Target, false)
 	switch {
-	case u.Listed && err == nil && owner != volume.NoOwner:
+	case u.FromList && err == nil && owner != volume.NoOwner:
 		kept = "a VolumeAttachment needs it there now"
 	case owner == volume.Owned:
 		w.Table.Resolve(u)
@@ -82,7 +82,7 @@ func (w *Worker) detachDangling(ctx context.Context, r round, u volume.Dangling)
 		return fmt.Errorf("%w (%w)", errOwnerUnclear, err)
 	case owner != volume.NoOwner:
 		return errOwnerUnclear
-	case u.Listed:
+	case u.FromList:
 		kept = w.Drift.WhyKeptNow(ctx, u.Target)
 	default:
 		err = w.checkDanglingUnused(ctx, r, u)
@@ -130,7 +130,7 @@ func (w *Worker) endOfDangling(ctx context.Context, e *queue.Item, u volume.Dang
 	}
 	cause := causeOf(err)
 	var object runtime.Object = formerObject(u.FormerOwner)
-	if name := u.FormerOwner.PersistentVolume; u.Listed { // there is no former VolumeAttachment
+	if name := u.FormerOwner.PersistentVolume; u.FromList { // there is no former VolumeAttachment
 		object = cmp.Or(w.Overlay.Volume(name), &attach.Volume{Name: name}).Object()
 	}
 	w.Warn(object, titleOf(attach.Detaching)+failedEvent, err.Error())

@@ -32,7 +32,7 @@ func TestDanglingPublicationThatAListingEndsDuringItsCallIsNotTriedAgain(t *test
 		e := d.start(t)
 		list = func() {
 			for range 2 {
-				d.Table.Listed(func(attach.Target) (listed, there bool) { return true, false }, time.Now(), d.Settings().Timeout)
+				d.Table.ResolveDanglingNotInList(func(attach.Target) (listed, there bool) { return true, false }, time.Now(), d.Settings().Timeout)
 			}
 		}
 		d.Work(t.Context(), e)

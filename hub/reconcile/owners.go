@@ -63,7 +63,7 @@ func (w *Worker) ownership(va *storagev1.VolumeAttachment, formerOwner volume.Id
 	case guarded || va.Status.Attached:
 		return volume.Unclear
 	}
-	return volume.Wanted
+	return volume.Requested
 }
 
 // read returns a VolumeAttachment as the API server has it now, nil if there is none. While the API server

@@ -112,7 +112,7 @@ func TestDanglingPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeTh
 		"one of another driver came":    {nil, answers{"va": next(another, foreign)}, nil, volume.NoOwner},
 		"one came by the same node ID":  {nil, answers{"va": next(another, elsewhere)}, nil, volume.Owned},
 		"one has it no more":            {both(next(), nil), answers{"next": next(leaving)}, nil, volume.NoOwner},
-		"one waits for it":              {both(next(unguarded, unattached), nil), answers{"next": next(unguarded, unattached)}, nil, volume.Wanted},
+		"one waits for it":              {both(next(unguarded, unattached), nil), answers{"next": next(unguarded, unattached)}, nil, volume.Requested},
 		"one lost its finalizer":        {both(next(), nil), answers{"next": next(unguarded)}, nil, volume.Unclear},
 		"one has some volume":           {both(next(without), nil), answers{"next": next(without)}, nil, volume.Unclear},
 		"one is attached to some":       {both(next(without, unattached), nil), answers{"next": next(without, unattached)}, nil, volume.Unclear},
@@ -156,7 +156,7 @@ func TestDanglingPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeTh
 				if got, err := d.owners(t.Context(), u.FormerOwner, u.Target, false); got != c.want || err != nil && got != volume.Unclear {
 					t.Errorf("ownership %d, %v, want %d", got, err, c.want)
 				}
-				calls, kept := 0, c.want == volume.Wanted || c.want == volume.Unclear
+				calls, kept := 0, c.want == volume.Requested || c.want == volume.Unclear
 				if c.want == volume.NoOwner {
 					calls = 1
 				}

@@ -11,7 +11,7 @@ import (
 // what to do.
 func (u DanglingPublication) Diagnose(driver string) diagnosis.Diagnosis {
 	is, place := "is or may be attached", "node ID "+u.NodeID
-	if u.Listed {
+	if u.FromList {
 		is = "is listed"
 	}
 	if u.Node != "" {

@@ -15,7 +15,7 @@ func TestDanglingVolumesAreOnThePagesWithTheCommandsThatDetachThemAndCounted(t *
 	h.engage("a.example.com")
 	left := DanglingPublication{VolumeHandle: "vol-7", NodeID: "i-7", Node: "worker-7", PersistentVolume: "pv-7", VolumeAttachment: "csi-7",
 		Since: time.Now().Add(-time.Hour), Tries: 3, LastError: "array <busy>"}
-	reported := DanglingPublication{VolumeHandle: "vol-8", NodeID: "i-8", Node: "worker-8", PersistentVolume: "pv-8", Since: time.Now(), Listed: true, ReportOnly: true}
+	reported := DanglingPublication{VolumeHandle: "vol-8", NodeID: "i-8", Node: "worker-8", PersistentVolume: "pv-8", Since: time.Now(), FromList: true, ReportOnly: true}
 	h.setDriver("a.example.com", func(d *Driver) { d.Dangling, d.DanglingCount = []DanglingPublication{left, reported}, 1200 })
 	u := startServer(t, h)
 	for path, words := range map[string][]string{
@@ -51,7 +51,7 @@ func commandsOn(t *testing.T, page string) (all []string) {
 func TestVolumesThatTheHubDetachesAreToldFromThoseThatItReports(t *testing.T) {
 	now := time.Date(2026, 3, 4, 3, 0, 0, 0, time.UTC)
 	left := DanglingPublication{Since: now.Add(-time.Hour)}
-	listed := DanglingPublication{Since: now.Add(-2 * time.Hour), Listed: true}
+	listed := DanglingPublication{Since: now.Add(-2 * time.Hour), FromList: true}
 	reported := listed
 	reported.ReportOnly = true
 	for name, tt := range map[string]struct {
@@ -85,9 +85,9 @@ func TestDiagnosisOfADanglingPublicationSaysWhereItIsAndWhatToDo(t *testing.T) {
 		commands bool
 	}{
 		"being detached":         {func(u *DanglingPublication) { u.VolumeAttachment = "csi-7" }, "volume vol-7 is or may be attached at node ID i-7 (node worker-7) without a VolumeAttachment", "Wait: the hub detaches it there.", false},
-		"listed, being detached": {func(u *DanglingPublication) { u.Listed = true }, "volume vol-7 is listed at node ID i-7 (node worker-7) without a VolumeAttachment", "Wait:", false},
-		"reported":               {func(u *DanglingPublication) { u.Listed, u.ReportOnly = true, true }, "is listed at node ID i-7", "Check that nothing on node worker-7 uses the volume", true},
-		"reported, node unknown": {func(u *DanglingPublication) { u.Listed, u.ReportOnly, u.Node = true, true, "" }, "is listed at node ID i-7 without", "Detach the volume from node ID i-7 in the storage system.", false},
+		"listed, being detached": {func(u *DanglingPublication) { u.FromList = true }, "volume vol-7 is listed at node ID i-7 (node worker-7) without a VolumeAttachment", "Wait:", false},
+		"reported":               {func(u *DanglingPublication) { u.FromList, u.ReportOnly = true, true }, "is listed at node ID i-7", "Check that nothing on node worker-7 uses the volume", true},
+		"reported, node unknown": {func(u *DanglingPublication) { u.FromList, u.ReportOnly, u.Node = true, true, "" }, "is listed at node ID i-7 without", "Detach the volume from node ID i-7 in the storage system.", false},
 		"one failed try":         {func(u *DanglingPublication) { u.Tries, u.LastError = 1, "busy" }, "without a VolumeAttachment: 1 try to detach it failed: busy", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func refusedAttachment(now time.Time) Attachment {
 
 // listedAt is the volume of refusedAttachment where the driver lists it.
 func listedAt(now time.Time, nodeID, node string) DanglingPublication {
-	return DanglingPublication{VolumeHandle: "vol-1", NodeID: nodeID, Node: node, PersistentVolume: "pv-1", Since: now.Add(-12 * time.Second), Listed: true, ReportOnly: true}
+	return DanglingPublication{VolumeHandle: "vol-1", NodeID: nodeID, Node: node, PersistentVolume: "pv-1", Since: now.Add(-12 * time.Second), FromList: true, ReportOnly: true}
 }
 
 func TestAttachThatIsRefusedBecauseOfADanglingVolumeNamesTheNodeAndFreesIt(t *testing.T) {

@@ -190,8 +190,8 @@ type DanglingPublication struct {
 	Tries            int       `json:"tries,omitempty"`  // failed in a row
 	NextTry          time.Time `json:"nextTry,omitzero"`
 	LastError        string    `json:"lastError,omitempty"` // may be a driver's own text: hostile
-	// Listed: only the driver says that the volume is published there. VolumeAttachment is empty then.
-	Listed bool `json:"listed,omitempty"`
+	// FromList: only the driver says that the volume is published there. VolumeAttachment is empty then.
+	FromList bool `json:"listed,omitempty"`
 	// ReportOnly: the hub does not detach it, because drift.unexpected is report or, if there is a LastError, for that reason.
 	ReportOnly bool `json:"reportOnly,omitempty"`
 }

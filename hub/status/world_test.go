@@ -185,7 +185,7 @@ func newHub(drivers, volumes int, troubles ...string) *fakeHub {
 			const project, volume = "projects/platform-prod-1234/zones/europe-west3-b/", "pvc-0b7c2f9e-4b1d-4c3e-9a55-0d6f3c2b000"
 			d.DanglingCount, d.Dangling = 2, []DanglingPublication{{VolumeHandle: project + "disks/" + volume + "1", NodeID: project + "instances/worker-7", Node: "worker-7", PersistentVolume: volume + "1",
 				VolumeAttachment: vaName(7), Since: ago(time.Hour), Tries: 3, NextTry: now.Add(20 * time.Second), LastError: "rpc error: code = Internal desc = the disk is in use"},
-				{VolumeHandle: project + "disks/" + volume + "2", NodeID: project + "instances/worker-8", Node: "worker-8", PersistentVolume: volume + "2", Since: ago(30 * time.Minute), Listed: true, ReportOnly: true}}
+				{VolumeHandle: project + "disks/" + volume + "2", NodeID: project + "instances/worker-8", Node: "worker-8", PersistentVolume: volume + "2", Since: ago(30 * time.Minute), FromList: true, ReportOnly: true}}
 		},
 		troubled.standby: standby(ago(3 * time.Hour)),
 		troubled.fine:    func(*Driver) {},

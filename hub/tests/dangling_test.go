@@ -38,7 +38,7 @@ func TestDanglingVolumeIsReportedOnceAndLeftAlone(t *testing.T) {
 		v.start()
 		v.pass(time.Hour)
 		v.wantUnpublishes("it is reported", 0, 1)
-		if d := v.dangled()[0]; !d.Listed || !d.ReportOnly || d.Node != "n" || d.NodeID != "id-n" || d.PersistentVolume != "v" || d.VolumeHandle != "v" {
+		if d := v.dangled()[0]; !d.FromList || !d.ReportOnly || d.Node != "n" || d.NodeID != "id-n" || d.PersistentVolume != "v" || d.VolumeHandle != "v" {
 			t.Errorf("shown: %+v", d)
 		}
 		events := v.eventsWith("DriftDetected")
@@ -78,7 +78,7 @@ func TestDanglingVolumeIsDetachedAfterTwoListings(t *testing.T) {
 			t.Errorf("detached after %d listings, want 2", got)
 		}
 		v.wantDangling(1)
-		if d := v.dangled()[0]; !d.Listed || d.ReportOnly || d.Tries == 0 || d.LastError == "" {
+		if d := v.dangled()[0]; !d.FromList || d.ReportOnly || d.Tries == 0 || d.LastError == "" {
 			t.Errorf("shown while the detach fails: %+v", d)
 		}
 		v.turn(healed)

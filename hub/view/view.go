@@ -122,7 +122,7 @@ func (d Driver) dangling() ([]status.DanglingPublication, int) {
 	for _, u := range d.Table.AllDangling() {
 		view := status.DanglingPublication{VolumeHandle: u.Target.VolumeHandle, NodeID: u.Target.NodeID, Node: u.FormerOwner.Node,
 			PersistentVolume: u.FormerOwner.PersistentVolume, VolumeAttachment: u.FormerOwner.Name,
-			Since: u.Since, Tries: u.Failures, LastError: u.Error, Listed: u.Listed}
+			Since: u.Since, Tries: u.Failures, LastError: u.Error, FromList: u.FromList}
 		if e, ok := d.Table.Queue.Look(u.Key()); ok && e.State == queue.Delayed {
 			view.NextTry = e.Due
 		}

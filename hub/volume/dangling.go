@@ -19,7 +19,7 @@ type Dangling struct {
 	Publication
 	FormerOwner Identity
 	Since       time.Time // when this process came to know of it
-	Listed      bool      // see Found; FormerOwner has no name then
+	FromList    bool      // only the driver's list shows it: FormerOwner has no name
 
 	Failures int       // in a row
 	Error    string    // the last one
@@ -78,7 +78,7 @@ func (t *Table) resolve(target attach.Target) {
 func (t *Table) Detached(target attach.Target, node string) {
 	defer t.lock()()
 	handle := target.VolumeHandle
-	if u := t.dangling[target]; u == nil || u.Listed {
+	if u := t.dangling[target]; u == nil || u.FromList {
 		handle = ""
 	}
 	t.resolve(target)
@@ -159,7 +159,7 @@ const unconfirmedFor = 24 * time.Hour
 
 // Close ends a term whose workers have ended.
 func (t *Table) Close() {
-	t.DropFound()
+	t.DropDanglingFromList()
 	defer t.lock()()
 	t.Queue.CloseLocked()
 	t.closed = time.Now()
@@ -233,38 +233,38 @@ func (t *Table) Touched(target attach.Target) bool {
 	return t.touched[target] || t.dangling[target] != nil || t.Queue.IsAtLocked(target)
 }
 
-// Found makes a publication dangling that only the driver reports, and adds its detach. No VolumeAttachment needs
-// the volume there; id has the node and the PersistentVolume alone. Found does nothing if the publication is dangling
-// already.
-func (t *Table) Found(id Identity, r attach.Record) {
+// AddDanglingFromList makes a publication dangling that only the driver reports, and adds its detach. No VolumeAttachment
+// requires the volume there; id has the node and the PersistentVolume alone. It does nothing if the publication is
+// dangling already.
+func (t *Table) AddDanglingFromList(id Identity, r attach.Record) {
 	defer t.lock()()
 	if t.dangling[r.Target] == nil {
-		t.disown(id, Publication{Record: r, Belief: Recorded}).Listed = true
+		t.disown(id, Publication{Record: r, Belief: Recorded}).FromList = true
 	}
 }
 
-// DropFound ends the publications that Found has made dangling: this process has not published them, and another listing
-// shows them again.
-func (t *Table) DropFound() {
+// DropDanglingFromList ends the publications that AddDanglingFromList has made dangling: this process has not published
+// them, and another listing shows them again.
+func (t *Table) DropDanglingFromList() {
 	defer t.lock()()
 	for _, u := range t.dangling {
-		if u.Listed {
+		if u.FromList {
 			t.resolve(u.Target)
 		}
 	}
 }
 
-// Listed takes a listing of the driver's volumes, and returns the dangling publications that it ends. A publication that only
-// an earlier listing has shown ends as soon as a listing shows that it is not there; any other after absencesToEnd listings. has
+// ResolveDanglingNotInList takes a listing of the driver's volumes, and returns the dangling publications that it ends. A
+// publication FromList ends as soon as a listing shows that it is not there; any other after absencesToEnd listings. has
 // returns whether the listing has a volume with its nodes, and whether it has it at a node ID. began is when the listing began,
 // timeout the longest that a call may take: a publish from before the driver's first answer to an unpublish may take effect for
 // so long.
-func (t *Table) Listed(has func(attach.Target) (listed, there bool), began time.Time, timeout time.Duration) []Dangling {
+func (t *Table) ResolveDanglingNotInList(has func(attach.Target) (listed, there bool), began time.Time, timeout time.Duration) []Dangling {
 	defer t.lock()()
 	var ended []Dangling
 	for _, u := range t.dangling {
 		listed, there := has(u.Target)
-		found := u.Listed && u.Since.Before(began)
+		found := u.FromList && u.Since.Before(began)
 		tried := !u.answered.IsZero() && began.Sub(u.answered) >= timeout
 		if !listed || there || !found && !tried {
 			u.absences = 0

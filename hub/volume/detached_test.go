@@ -22,7 +22,7 @@ func TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere(t *test
 		detached(t, table)
 	}
 	onlyListed := func(t *testing.T, table *volume.Table) {
-		table.Found(volume.Identity{}, recorded("a"))
+		table.AddDanglingFromList(volume.Identity{}, recorded("a"))
 		detached(t, table)
 	}
 	for name, c := range map[string]struct {

@@ -41,7 +41,7 @@
 // that have the volume, and not at that node ID. They must have begun later than timeout after the first
 // such answer: nothing has published the volume there since.
 //
-// A publication that only the driver's list shows (Found) is dangling too, with a former owner without a name.
+// A publication that only the driver's list shows (AddDanglingFromList) is dangling too, with a former owner without a name.
 // It ends as soon as a listing does not show it, and with the term: the next listings show it again. What a
 // listing says about a target counts only if no item was there since the listing began (Listing).
 //

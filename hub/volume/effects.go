@@ -45,11 +45,11 @@ func (k EffectKind) Calls() bool { return k == Publish || k == Unpublish }
 type Ownership int8
 
 const (
-	NotRead Ownership = iota // the owners were not read
-	NoOwner                  // no VolumeAttachment owns it
-	Wanted                   // a VolumeAttachment wants the volume there, and is not known to have called the driver
-	Unclear                  // not known now
-	Owned                    // a VolumeAttachment whose deletion detaches the volume
+	NotRead   Ownership = iota // the owners were not read
+	NoOwner                    // no VolumeAttachment owns it
+	Requested                  // a VolumeAttachment requires the volume there, and is not known to have called the driver
+	Unclear                    // not known now
+	Owned                      // a VolumeAttachment whose deletion detaches the volume
 )
 
 // Result is how an effect has ended.
@@ -121,7 +121,7 @@ func (a *Attachment) next(r Run) Effect {
 	// removed with the finalizer. A VolumeAttachment that wants the volume there publishes it again.
 	case previous && r.ownerOf(b.Target) == NotRead:
 		return Effect{FindOwners, b.Target}
-	case previous && (r.giveUp || r.owner > Wanted || r.owner == Wanted && attaching):
+	case previous && (r.giveUp || r.owner > Requested || r.owner == Requested && attaching):
 		return Effect{Disown, b.Target}
 	case previous:
 		return Effect{Unpublish, b.Target}

@@ -8,9 +8,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 )
 
-// NeedsPlace is what the queue asks.
-func (t *Table) NeedsPlace(key queue.Key, at queue.Place, repair bool) bool {
-	return (*beliefs)(t).NeedsPlace(key, at, repair)
+// NeedsCapacity is what the queue asks.
+func (t *Table) NeedsCapacity(key queue.Key, at queue.Destination, repair bool) bool {
+	return (*beliefs)(t).NeedsCapacity(key, at, repair)
 }
 
 // FinalizerWasRemoved reports whether this process has removed the finalizer of a VolumeAttachment whose deletion was not reported yet.

@@ -31,7 +31,7 @@ func TestListingIsOutOfDateWhereAnEntryWasOrIs(t *testing.T) {
 			table.Queue.MayCall(e, dest)
 			table.Queue.End(e, queue.Finished)
 		}, true},
-		"a dangling publication": {func(*volume.Table) {}, func(table *volume.Table) { table.Found(volume.Identity{}, attach.Record{Target: at}) }, true},
+		"a dangling publication": {func(*volume.Table) {}, func(table *volume.Table) { table.AddDanglingFromList(volume.Identity{}, attach.Record{Target: at}) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := openTable(2, 0, false)
@@ -59,7 +59,7 @@ func TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing(t *testing.T) 
 	}{
 		"nothing happens":          {func(*volume.Table) {}, 1},
 		"the term ends":            {func(table *volume.Table) { table.Close() }, 0},
-		"it is dropped":            {func(table *volume.Table) { table.DropFound() }, 0},
+		"it is dropped":            {func(table *volume.Table) { table.DropDanglingFromList() }, 0},
 		"not listed there":         {func(table *volume.Table) { listed(table, true, false, time.Now()) }, 0},
 		"listed there":             {func(table *volume.Table) { listed(table, true, true, time.Now()) }, 1},
 		"listed without its nodes": {func(table *volume.Table) { listed(table, false, false, time.Now()) }, 1},
@@ -67,8 +67,8 @@ func TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := openTable(2, 0, false)
-			table.Found(volume.Identity{Node: "n", PersistentVolume: "pv"}, attach.Record{Target: at})
-			if u, ok := table.Dangling(at); !ok || !u.Listed {
+			table.AddDanglingFromList(volume.Identity{Node: "n", PersistentVolume: "pv"}, attach.Record{Target: at})
+			if u, ok := table.Dangling(at); !ok || !u.FromList {
 				t.Fatalf("not found: %+v", u)
 			}
 			c.end(table)
@@ -80,17 +80,17 @@ func TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing(t *testing.T) 
 }
 
 func listed(table *volume.Table, listed, there bool, began time.Time) {
-	table.Listed(func(attach.Target) (bool, bool) { return listed, there }, began, time.Minute)
+	table.ResolveDanglingNotInList(func(attach.Target) (bool, bool) { return listed, there }, began, time.Minute)
 }
 
 // Its VolumeAttachment vanished after a listing had shown its volume: this process knows it itself now.
 func TestPublicationThatAVolumeAttachmentLeavesIsNoLongerKnownFromAListingAlone(t *testing.T) {
 	table := openTable(2, 0, false)
 	r := recorded("a")
-	table.Found(volume.Identity{Node: "n", PersistentVolume: "pv"}, r)
+	table.AddDanglingFromList(volume.Identity{Node: "n", PersistentVolume: "pv"}, r)
 	table.Gone(volume.Identity{Name: "va", UID: "1"}, &r, false)
-	table.DropFound()
-	if u, ok := table.Dangling(r.Target); !ok || u.Listed || u.FormerOwner.Name != "va" {
+	table.DropDanglingFromList()
+	if u, ok := table.Dangling(r.Target); !ok || u.FromList || u.FormerOwner.Name != "va" {
 		t.Errorf("%+v", u)
 	}
 }

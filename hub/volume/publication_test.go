@@ -130,7 +130,7 @@ func TestEffectsOfARunComeInOrderAndNoneIsNeedless(t *testing.T) {
 		"detach of what lives on":     {nil, detachAt("id-1"), outcomes{volume.RemoveFinalizer: {Alive: true}}, []string{"FindOwners", "Unpublish", "RemoveFinalizer", "MarkDetached"}},
 		"detach without a call":       {nil, withoutCall(attach.Detaching), outcomes{volume.RemoveFinalizer: {Alive: true}}, []string{"RemoveFinalizer", "MarkDetached"}},
 		"detach, error":               {nil, detachAt("id-1"), outcomes{volume.Unpublish: failed}, []string{"FindOwners", "Unpublish"}},
-		"detach, wanted there":        {nil, detachAt("id-1"), outcomes{volume.FindOwners: {Owner: volume.Wanted}}, []string{"FindOwners", "Unpublish", "RemoveFinalizer"}},
+		"detach, wanted there":        {nil, detachAt("id-1"), outcomes{volume.FindOwners: {Owner: volume.Requested}}, []string{"FindOwners", "Unpublish", "RemoveFinalizer"}},
 		"detach, owned by another":    {nil, detachAt("id-1"), owned, []string{"FindOwners", "RemoveFinalizer"}},
 		"detach, owner not clear":     {nil, detachAt("id-1"), outcomes{volume.FindOwners: {Owner: volume.Unclear}, volume.LookAgain: notDone}, []string{"FindOwners", "LookAgain"}},
 		"detach, owners not readable": {nil, detachAt("id-1"), outcomes{volume.FindOwners: {Owner: volume.Unclear, Result: volume.NotDone}}, []string{"FindOwners"}},
@@ -158,7 +158,7 @@ func TestEffectsOfARunComeInOrderAndNoneIsNeedless(t *testing.T) {
 			c.run(attachAt("id-2"), nil) // attachRequired was false for a while
 		}, detachAt("id-3"), outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
 		"detach at another node ID, wanted at the previous one": {func(c opened) { c.run(attachAt("id-1"), nil) }, detachAt("id-2"),
-			outcomes{volume.FindOwners: {Owner: volume.Wanted}}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "FindOwners", "Unpublish", "RemoveFinalizer"}},
+			outcomes{volume.FindOwners: {Owner: volume.Requested}}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "FindOwners", "Unpublish", "RemoveFinalizer"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := newOpened()

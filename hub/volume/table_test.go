@@ -107,7 +107,7 @@ func TestOnlyAnAttachWithoutAPlaceWaitsForOne(t *testing.T) {
 			table.Open(attachment("va", "1")).Publication = c.believed
 		}
 		if c.dangling {
-			table.Found(volume.Identity{}, attach.Record{Target: here})
+			table.AddDanglingFromList(volume.Identity{}, attach.Record{Target: here})
 		}
 		if got := table.NeedsCapacity(queue.AttachmentKey("va"), queue.Destination{Target: here, Node: "n", Noted: c.noted}, c.lost); got != c.want {
 			t.Errorf("%s: it needs a place: %v, want %v", name, got, c.want)

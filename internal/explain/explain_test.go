@@ -280,7 +280,7 @@ func TestExplainStopsWithTheWordsOfTheStatusPage(t *testing.T) {
 		"too many requests":              lastError("the server has received too many requests and has asked us to try again later"),
 		"an error without a name":        lastError("odd"),
 		"the driver's error":             lastError("rpc error: code = Internal desc = broken"),
-		"published elsewhere":            storageSays(status.DanglingPublication{Listed: true, ReportOnly: true}),
+		"published elsewhere":            storageSays(status.DanglingPublication{FromList: true, ReportOnly: true}),
 		"not configured":                 func(w *world) { w.served, w.lease = nil, nil },
 		"a call that hangs": func(w *world) {
 			w.seen.State, w.seen.LastError = status.Attaching, "context canceled"

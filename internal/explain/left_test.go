@@ -87,7 +87,7 @@ func TestObjectThatIsGoneIsNotSaidToBeDetachedIfItsVolumeWasLeftAttached(t *test
 func (w *world) dangles(handle, pv string) {
 	w.served.DanglingCount++
 	w.served.Dangling = append(w.served.Dangling, status.DanglingPublication{VolumeHandle: handle, NodeID: "id-0", Node: "node-0", PersistentVolume: pv,
-		Since: time.Now().Add(-time.Hour), Listed: true, ReportOnly: true})
+		Since: time.Now().Add(-time.Hour), FromList: true, ReportOnly: true})
 }
 
 // commandLines are the commands that detach a volume from node-0, as the report shows them.

@@ -217,7 +217,7 @@ var states = []state{
 	{"last try failed, nobody knows the error", fails("something else"), "waiting: LastError VolumeAttachment csi-1", nil, ""},
 	{"last try failed, the driver speaks of a secret", fails("rpc error: code = PermissionDenied desc = read secret a/b for the call: forbidden"), "waiting: BackendError driver csi.example.com", nil, ""},
 	{"stuck, nothing known", func(w *world) { w.seen.State = status.Stuck }, "waiting: NoReasonKnown VolumeAttachment csi-1", nil, ""},
-	{"published elsewhere", storageSays(status.DanglingPublication{Listed: true, ReportOnly: true}), "waiting: Dangling driver csi.example.com", nil, ""},
+	{"published elsewhere", storageSays(status.DanglingPublication{FromList: true, ReportOnly: true}), "waiting: Dangling driver csi.example.com", nil, ""},
 	{"stuck", all(failing, func(w *world) { w.seen.State, w.va.CreationTimestamp = status.Stuck, ago(time.Hour) }),
 		"waiting: BackendError driver csi.example.com", nil, ""},
 	{"being detached, call in flight", all(leaving, func(w *world) { w.seen.State = status.Detaching }), "waiting: CallInFlight VolumeAttachment csi-1", nil, ""},
