@@ -14,7 +14,7 @@
 //
 // Redact removes the values of secrets from errors of calls, and a Redactor from all other texts of a driver.
 //
-// Differences compares the hub's decision with what the other attacher of a driver did, and ForeignWrite
+// Differences compares the hub's decision with what the other attacher of a driver did, and ConflictingWriter
 // finds in managedFields that another attacher writes the status. The hub's own field manager is
 // FieldManager.
 //

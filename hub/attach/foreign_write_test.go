@@ -67,7 +67,7 @@ const (
 	merge = types.MergePatchType
 )
 
-func TestForeignWriteIsAWriteOfTheStatusByAnother(t *testing.T) {
+func TestConflictingWriterIsAnotherThatWroteTheStatus(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name   string
@@ -143,7 +143,7 @@ func TestForeignWriteIsAWriteOfTheStatusByAnother(t *testing.T) {
 			after := s.attachment()
 			prunedBefore, prunedAfter := pruned(before), pruned(after)
 			for _, states := range [][2]*storagev1.VolumeAttachment{{before, after}, {prunedBefore, prunedAfter}, {before, prunedAfter}, {prunedBefore, after}} {
-				manager, at := ForeignWrite(states[0], states[1])
+				manager, at := ConflictingWriter(states[0], states[1])
 				if manager != tc.want {
 					t.Errorf("foreign write of %q, want %q\nbefore %v\nafter %v", manager, tc.want, states[0].ManagedFields, states[1].ManagedFields)
 				}
@@ -171,7 +171,7 @@ func TestManagersThatTheAPIServerPutsTogetherAreNoNewOnes(t *testing.T) {
 	for i := range 12 {
 		before := s.attachment()
 		s.patchAs(fmt.Sprintf("m%d", i), merge, fmt.Sprintf(`{"metadata":{"labels":{"l%d":"x"}}}`, i))
-		if manager, _ := ForeignWrite(before, s.attachment()); manager != "" {
+		if manager, _ := ConflictingWriter(before, s.attachment()); manager != "" {
 			t.Errorf("foreign write of %s, want none: labels only were written", manager)
 		}
 	}

@@ -188,8 +188,8 @@ func checkWrites(t *testing.T, va *storagev1.VolumeAttachment) {
 	pruned := va.DeepCopy()
 	pruned.ManagedFields = PruneManagedFields(va.ManagedFields)
 	for _, earlier := range []*storagev1.VolumeAttachment{va, pruned, {}} {
-		manager, at := ForeignWrite(earlier, pruned)
-		if again, atAgain := ForeignWrite(earlier, va); manager != again || at != atAgain {
+		manager, at := ConflictingWriter(earlier, pruned)
+		if again, atAgain := ConflictingWriter(earlier, va); manager != again || at != atAgain {
 			t.Errorf("pruned, the last write is of %s at %v, it was of %s at %v", manager, at, again, atAgain)
 		}
 	}

@@ -71,9 +71,9 @@ func asBeforeAttach(f Inputs) Inputs {
 	return f
 }
 
-// ForeignWrite returns which client other than the hub last wrote the status between two states of a VolumeAttachment, and
+// ConflictingWriter returns which client other than the hub last wrote the status between two states of a VolumeAttachment, and
 // when, by its managedFields; "" if none did. Only attachers write the status. It cannot see a repetition within the same second.
-func ForeignWrite(before, after *storagev1.VolumeAttachment) (manager string, last time.Time) {
+func ConflictingWriter(before, after *storagev1.VolumeAttachment) (manager string, last time.Time) {
 	for _, e := range PruneManagedFields(after.ManagedFields) {
 		known := slices.ContainsFunc(before.ManagedFields, func(b metav1.ManagedFieldsEntry) bool {
 			return b.Manager == e.Manager && b.Operation == e.Operation && b.APIVersion == e.APIVersion && b.Subresource == e.Subresource && b.Time.Equal(e.Time)
@@ -85,7 +85,7 @@ func ForeignWrite(before, after *storagev1.VolumeAttachment) (manager string, la
 	return manager, last
 }
 
-// PruneManagedFields returns the entries of managedFields that ForeignWrite reads, without their fields. It does not change
+// PruneManagedFields returns the entries of managedFields that ConflictingWriter reads, without their fields. It does not change
 // the entries.
 func PruneManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var pruned []metav1.ManagedFieldsEntry

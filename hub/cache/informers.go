@@ -28,7 +28,7 @@ const (
 // byLostFinalizer is the index of PersistentVolumes by the finalizers that may have to be removed.
 const byLostFinalizer = "lost finalizer"
 
-// newInformer returns the cache of all objects of a resource, each as Kept returns it. It does not resync:
+// newInformer returns the cache of all objects of a resource, each as Transform returns it. It does not resync:
 // that would repeat every event for every driver, and after a broken watch the informer lists all objects
 // anyway.
 func newInformer(client rest.Interface, resource string, example runtime.Object) toolscache.SharedIndexInformer {
@@ -37,7 +37,7 @@ func newInformer(client rest.Interface, resource string, example runtime.Object)
 		requests.ListWithContextFunc = inPages(requests.ListWithContextFunc)
 	}
 	informer := toolscache.NewSharedIndexInformerWithOptions(requests, example, toolscache.SharedIndexInformerOptions{Indexers: toolscache.Indexers{}})
-	_ = informer.SetTransform(Kept) // fails only once the informer has started
+	_ = informer.SetTransform(Transform) // fails only once the informer has started
 	return informer
 }
 

@@ -115,7 +115,7 @@ func TestVolumeOfANameThatNoneCanHaveIsNotThereAndNotAskedFor(t *testing.T) {
 // put stores objects in the form in which the watch would, without an event, as cachetest.Put does.
 func put(c *Cluster, objects ...any) error {
 	for _, obj := range objects {
-		kept, err := Kept(obj)
+		kept, err := Transform(obj)
 		if err != nil {
 			return err
 		}

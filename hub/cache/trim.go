@@ -10,9 +10,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// Kept returns what the caches keep of an object. It changes the object, which the caller must
+// Transform returns what the caches keep of an object. It changes the object, which the caller must
 // not use any more. Informers may call it again with its own result.
-func Kept(obj any) (any, error) {
+func Transform(obj any) (any, error) {
 	if pv, ok := obj.(*corev1.PersistentVolume); ok {
 		v := attach.VolumeOf(pv)
 		shareVolumeTexts(v)

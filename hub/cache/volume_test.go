@@ -13,7 +13,7 @@ const someDriver = "some.example.com"
 
 // stored returns a volume as its cache keeps it. The object stays the caller's own.
 func stored(pv *corev1.PersistentVolume) *attach.Volume {
-	obj, err := Kept(pv.DeepCopy())
+	obj, err := Transform(pv.DeepCopy())
 	if err != nil {
 		panic(err)
 	}
@@ -34,7 +34,7 @@ func volumeWithFinalizer(edits ...func(*corev1.PersistentVolume)) *corev1.Persis
 
 func TestCachedVolumeIsKeptAsItIsWhenItsInformerTrimsItAgain(t *testing.T) {
 	v := stored(volumeWithFinalizer())
-	again, err := Kept(v)
+	again, err := Transform(v)
 	if err != nil || again != any(v) {
 		t.Errorf("trimmed once more it is %v, %v", again, err)
 	}

@@ -87,7 +87,7 @@ func TestWhenADriverIsHandedOver(t *testing.T) {
 }
 
 func TestACandidacyWaitsForReplicasThatMayComeToServeItToo(t *testing.T) {
-	r := newMembers(Options{Identity: "a", RetryPeriod: time.Second}) // settles in 500ms
+	r := newMembers(Options{Identity: "a", RetryPeriod: time.Second}) // debounces for 500ms
 	start := time.Now()
 	if _, _, ok := r.assignment("d", start); ok {
 		t.Error("members are known before they are")

@@ -21,9 +21,9 @@ type Member struct {
 // members knows the live replicas and the drivers assigned to them. Its methods do not block
 // and may be called from any goroutine.
 type members struct {
-	self   string
-	settle time.Duration // how long replicas that start together wait for one another
-	stable time.Duration // how long a driver is assigned to another replica before it is handed over
+	self     string
+	debounce time.Duration // how long replicas that start together wait for one another
+	stable   time.Duration // how long a driver is assigned to another replica before it is handed over
 
 	mu       sync.Mutex
 	known    time.Time // when the live members were first known; zero: they are not
@@ -32,7 +32,7 @@ type members struct {
 }
 
 func newMembers(o Options) *members {
-	return &members{self: o.Identity, settle: min(time.Second, o.RetryPeriod/2), stable: min(time.Second, o.RetryPeriod)}
+	return &members{self: o.Identity, debounce: min(time.Second, o.RetryPeriod/2), stable: min(time.Second, o.RetryPeriod)}
 }
 
 // set notes the live members and reports whether that changes an assignment.
@@ -79,10 +79,10 @@ func (m *members) assignment(driver string, opened time.Time) (a assignment, fro
 	if m.known.IsZero() {
 		return assignment{}, time.Time{}, false
 	}
-	from = m.known.Add(m.settle)
+	from = m.known.Add(m.debounce)
 	a, ok = m.assigned[driver]
-	if settled := opened.Add(m.settle); !a.certain && settled.After(from) {
-		from = settled
+	if debounced := opened.Add(m.debounce); !a.certain && debounced.After(from) {
+		from = debounced
 	}
 	return a, from, ok
 }

@@ -132,7 +132,7 @@ func (w *Worker) checkWriter(before, va *storagev1.VolumeAttachment) {
 	if before == nil || before.UID != va.UID || w.isFromBeforeTerm(va) {
 		return
 	}
-	manager, at := attach.ForeignWrite(before, va)
+	manager, at := attach.ConflictingWriter(before, va)
 	if manager == "" {
 		return
 	}

@@ -37,7 +37,7 @@ func (e *explainer) explainDriver(ctx context.Context, r *Report) (exists bool) 
 			s.add(health, *stop)
 			s.Since, r.Result = stop.Since, Result(health)
 		}
-		s.Facts, s.Notes = append(s.Facts, v.report.Path...), v.report.Notes
+		s.Details, s.Notes = append(s.Details, v.report.Path...), v.report.Notes
 	}
 	s.State = status.HealthState(r.Result)
 	if v.noAttach() && v.served == nil { // else it is a reason of its health
@@ -48,7 +48,7 @@ func (e *explainer) explainDriver(ctx context.Context, r *Report) (exists bool) 
 }
 
 func (s *SubjectReport) say(format string, args ...any) {
-	s.Facts = append(s.Facts, fmt.Sprintf(format, args...))
+	s.Details = append(s.Details, fmt.Sprintf(format, args...))
 }
 
 // servedSubject says what the hub knows of the driver.
@@ -132,7 +132,7 @@ func (e *explainer) explainNode(ctx context.Context, r *Report) (exists bool, er
 // subject begins the answer for a driver or a node, with the VolumeAttachments that a filter selects as the hub sees them: the
 // worst first.
 func (e *explainer) subject(ctx context.Context, r *Report, f status.AttachmentFilter) *SubjectReport {
-	r.Subject = &SubjectReport{Facts: []string{}, incomplete: e.HubErr != nil}
+	r.Subject = &SubjectReport{Details: []string{}, incomplete: e.HubErr != nil}
 	if e.HubErr == nil {
 		if err := e.Hub.Volumes(ctx, e.view, f, func(a status.Attachment) { r.VolumeAttachments = append(r.VolumeAttachments, a) }); err != nil {
 			e.missed("the VolumeAttachments in the hub", err)

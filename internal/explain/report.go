@@ -93,7 +93,7 @@ type VolumeReport struct {
 type SubjectReport struct {
 	status.Health `json:"health"`       // of which Report.Result is the State
 	Notes         []diagnosis.Diagnosis `json:"notes,omitempty"`
-	Facts         []string              `json:"facts"` // what else is known, as sentences
+	Details       []string              `json:"facts"` // what else is known, as sentences
 	// Checks are the conditions for serving the driver, as the hub sees them. None if the question is about a node.
 	Checks     []status.Check `json:"checks,omitempty"`
 	incomplete bool           // the hub's checklist or list of VolumeAttachments could not be read

@@ -152,7 +152,7 @@ func (p *printer) subject(s *SubjectReport) {
 		p.findings(mark, r.State, r.Diagnosis)
 	}
 	p.findings(also, status.Attention, s.Notes...)
-	for _, text := range s.Facts {
+	for _, text := range s.Details {
 		p.line(fine, status.Fine, text)
 	}
 	if len(s.Checks) > 0 {

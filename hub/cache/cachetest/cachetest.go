@@ -20,7 +20,7 @@ func Put(c *cache.Cluster, objects ...any) error {
 		if err != nil {
 			return err
 		}
-		if obj, err = cache.Kept(obj); err != nil {
+		if obj, err = cache.Transform(obj); err != nil {
 			return err
 		}
 		if err := informer.GetIndexer().Add(obj); err != nil {
