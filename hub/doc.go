@@ -7,7 +7,7 @@
 //	1 watch   hub/cache/informers.go        the caches take the object, without what nobody needs
 //	2 route   hub/reconcile/router.go       Router hands the event to the Worker of the driver that spec.attacher names
 //	3 queue   hub/reconcile/enqueue.go      if the object requires something new, the Worker adds an item
-//	          hub/queue/volume.go           next says which items of a volume may start; then their lane and their node
+//	          hub/queue/next.go             next says which items of a volume may start; then their lane and their node
 //	4 read    hub/reconcile/execute.go      look reads the object with the own writes laid over it, and makes the plan (hub/attach/plan.go)
 //	5 next    hub/volume/effects.go         next says which effect comes now, from the plan and what is believed of the volume
 //	6 do      hub/reconcile/execute.go      do makes the effect: a call (hub/reconcile/call.go, hub/attach/attacher.go) or a write (hub/attach/writer.go)
@@ -45,8 +45,8 @@
 // # Where is it decided
 //
 //	a VolumeAttachment is deleted during its attach call  after a success hub/reconcile/execute.go:look moves the item to the detach lane; after an error hub/reconcile/worker.go:failed does, without a pause
-//	one call for a volume at a time                       hub/queue/volume.go:next
-//	an attach waits for a detach elsewhere                hub/queue/volume.go:detachFirst; hub/queue/work.go:MayCall, right before the call
+//	one call for a volume at a time                       hub/queue/next.go:next
+//	an attach waits for a detach elsewhere                hub/queue/next.go:detachFirst; hub/queue/work.go:MayCall, right before the call
 //	a VolumeAttachment has vanished                       hub/reconcile/enqueue.go:attachmentGone; hub/volume/attachment.go:Gone decides whether its volume is dangling; hub/reconcile/dangling.go:workOnDangling detaches it
 //	which gRPC errors are final                           none is: the volume stays Uncertain, hub/volume/effects.go:Apply
 //	how long a failed operation pauses                    hub/reconcile/worker.go:backoff, by the code of the error: hub/reconcile/worker.go:passesSoon

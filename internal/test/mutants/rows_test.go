@@ -77,7 +77,7 @@ var rows = []mutant{
 	{
 		name:   "publish does not wait for the detach elsewhere",
 		harm:   "A single-node volume is attached to two nodes.",
-		file:   "hub/queue/volume.go",
+		file:   "hub/queue/next.go",
 		old:    "if e.Lane == DetachLane || e.dest.Shared {\n\t\treturn nil",
 		new:    "if true || e.Lane == DetachLane || e.dest.Shared {\n\t\treturn nil",
 		killed: []string{"hub/queue.TestNextFollowsTheRules", "hub/reconcile.TestExploreVolumes"},
@@ -85,7 +85,7 @@ var rows = []mutant{
 	{
 		name:   "two calls for one volume at once",
 		harm:   "The driver gets calls that the CSI spec forbids.",
-		file:   "hub/queue/volume.go",
+		file:   "hub/queue/next.go",
 		old:    "case overtaken || len(nodes) > 0 && (alone",
 		new:    "case overtaken || false && len(nodes) > 0 && (alone",
 		killed: []string{"hub/queue.TestNextFollowsTheRules"},

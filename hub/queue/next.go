@@ -6,15 +6,6 @@ import (
 	"time"
 )
 
-// waitsSince returns the step since which an item that is due waits for its volume; the lowest goes first. A detach that has
-// neither started nor failed has waited from the beginning.
-func (e *Item) waitsSince() uint64 {
-	if e.Lane == DetachLane {
-		return max(e.served, e.tried)
-	}
-	return e.came
-}
-
 // next decides which items of one volume may start now, and returns for each of the others that are due what it waits for. It is
 // pure. parallel is the setting parallelMultiNode; isHeld reports whether an item that is due waits for a place on a full node.
 // The rules:
@@ -66,6 +57,15 @@ func next(items []*Item, parallel bool, isHeld func(*Item) bool) []Wait {
 		}
 	}
 	return waits
+}
+
+// waitsSince returns the step since which an item that is due waits for its volume; the lowest goes first. A detach that has
+// neither started nor failed has waited from the beginning.
+func (e *Item) waitsSince() uint64 {
+	if e.Lane == DetachLane {
+		return max(e.served, e.tried)
+	}
+	return e.came
 }
 
 // detachFirst returns a detach that goes before an item of its volume, nil if none does. The detach of a dangling publication at
