@@ -1,15 +1,17 @@
 package tests
 
 import (
+	"context"
 	"maps"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/testbed"
@@ -41,32 +43,33 @@ func TestChangedEndpointReconnectsThatDriverAlone(t *testing.T) {
 	}
 }
 
+// That Connect refuses such a driver is tested in hub/csiclient.
 func TestDriverUnderAnotherNameGetsNoCallAndItsStateSaysSo(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.driver("d", fakecsi.Options{})
-	node := w.node("n", driver)
-	before, after := w.volume("before", driver, node), w.volume("after", driver, node)
-	w.start()
-	w.create(before)
-	w.waitAttached(before)
-	comeBackAs := func(name string) {
-		t.Helper()
-		w.servers[driver].Crash()
-		w.turn(backend, fakecsi.Knobs{Name: name})
-		w.restart(w.servers[driver])
-	}
-	comeBackAs("another.csi.example.com")
-	w.waitState(driver, status.StateNameMismatch)
-	w.create(after)
-	w.delete(before)
-	w.waitForOne(before.Name, "deleted", func(va *storagev1.VolumeAttachment) bool { return va.DeletionTimestamp != nil })
-	w.waitBooks(backend, "asked for its name a few times more", func(b fakecsi.Books) bool { return b.Methods[fakecsi.GetPluginInfo].Ended >= 4 })
-	if b := backend.Books(); b.AttachInFlight.Max != 1 || b.Methods[publish].Begun != 1 || b.Methods[unpublish].Begun > 0 {
-		t.Errorf("the other driver was called: %+v", b.Calls)
-	}
-	comeBackAs(driver)
-	w.waitAttached(after)
-	w.waitFor("only the second one left", testbed.AllAttached(1))
+	inVirtualTime(t, func(v *virtual) {
+		var another atomic.Bool
+		v.connect = func(context.Context, int, *backendSession) error {
+			if another.Load() {
+				return &csiclient.NameError{Want: virtualDriver, Got: "another.example.com"}
+			}
+			return nil
+		}
+		v.start()
+		before := v.attached()
+		another.Store(true)
+		v.hangUp()
+		v.withNode("after")
+		v.attach("after")
+		v.delete(before)
+		v.pass(time.Minute)
+		v.wantState("under another name", status.StateNameMismatch, "another.example.com")
+		if v.begun(publish) != 1 || v.begun(unpublish) > 0 || v.connections() < 10 {
+			t.Errorf("%d publishes, %d unpublishes, %d connections, want no call of the other driver, and tries to connect", v.begun(publish), v.begun(unpublish), v.connections())
+		}
+		another.Store(false)
+		v.pass(time.Minute)
+		v.wantAttached("after-n")
+		v.wantGone(before.Name)
+	})
 }
 
 func TestSettingsChangeWithoutAReconnectOrALostQueue(t *testing.T) {

@@ -104,24 +104,6 @@ func goroutinesOf(packages ...string) []string {
 	return left
 }
 
-// A process that stops gracefully tells its clients to go away, and answers what it has taken.
-func TestADriverThatStopsWhileAProbeIsInFlightIsConnectedToAgain(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.driver("d", fakecsi.Options{})
-	w.set(driver, func(s *registry.Settings) { s.Probe.Interval = 10 * time.Millisecond })
-	va := w.volume("v", driver, w.node("n", driver))
-	w.start()
-	w.fence("before", driver, va.Node)
-	w.turn(backend, hanging(fakecsi.Probe))
-	w.waitBooks(backend, "a Probe hangs", func(b fakecsi.Books) bool { return b.Methods[fakecsi.Probe].InFlight.Now > 0 })
-	w.servers[driver].Stop(w.ctx) // returns when that Probe has ended: its caller goes away
-	w.turn(backend, healed)
-	w.restart(w.servers[driver])
-	w.create(va)
-	w.waitAttached(va)
-	w.checkBooks(map[string]int{driver: 2})
-}
-
 // proxied puts a proxy with mutual TLS before a driver, and has the hub go through it.
 func (w *world) proxied(driver string) {
 	w.t.Helper()

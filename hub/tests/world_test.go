@@ -479,11 +479,5 @@ func (w *world) waitShown(driver, what string, holds func(status.Driver) bool) (
 	return shown
 }
 
-// waitState waits until a driver is in a state.
-func (w *world) waitState(driver, state string) {
-	w.t.Helper()
-	w.waitShown(driver, state, func(d status.Driver) bool { return d.State == state })
-}
-
 // connections is how often a driver was connected to.
 func connections(b *fakecsi.Backend) int { return b.Books().Methods[fakecsi.GetPluginInfo].Ended }
