@@ -89,7 +89,7 @@
 //
 // # How to add
 //
-// A setting: a row in registry/settings.go and its field in registry/driver.go; its use, read through Settings() at each use; its row in
+// A setting: its field in settingTable of registry/settings.go and in the types of registry/driver.go; its use, read through Settings() at each use; its row in
 // deploy/CONFIGURE.md and in drivers.yaml (registry's tests name what is missing); `make manifests` writes the chart's schema.
 //
 // A verdict: its constant in hub/diagnosis/verdict.go, and its row in deploy/OPERATE.md: without it

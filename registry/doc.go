@@ -18,7 +18,7 @@
 //
 // A parser reads YAML nodes, checks every key and value, and either fails with Errors, which
 // name each mistake with its line and what to do about it, or returns a Config. Each
-// mapping of the file is a table (table.go) of keys with their kinds of value (value.go); the settings of a
+// mapping of the file is a table (table.go) of keys with their types of value (value.go); the settings of a
 // driver are one of them (settings.go). Accepted keys, ranges, defaults, inheritance, the JSON Schema and
 // the check of the example drivers.yaml follow from these tables. ParseManifest does the same
 // for the keys *.yaml of a ConfigMap, with the lines of the manifest.

@@ -155,7 +155,7 @@ func (p EndpointPattern) check() error {
 }
 
 // allowedEndpoints is a list of patterns.
-func allowedEndpoints() kind[[]EndpointPattern] {
+func allowedEndpoints() valueType[[]EndpointPattern] {
 	k := list("a list of patterns like unix:///csi/*", func(s string) error { return EndpointPattern(s).check() },
 		pattern(`^(unix:///.|tcp://.)`).with("an endpoint with * in it"), func(all []string) (patterns []EndpointPattern) {
 			for _, s := range all {

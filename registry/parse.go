@@ -92,8 +92,8 @@ var fileTable = table[Config]{
 	{key: "drivers", required: true, want: wantDrivers, schema: listOf(driverTable.schema("a driver")), read: readDrivers},
 }
 
-// constant returns the row of a key that must have one value.
-func constant(key, only string) row[Config] {
+// constant returns the field of a key that must have one value.
+func constant(key, only string) field[Config] {
 	k := text[string](only, func(s string) error { return unless(s == only) }, schema{"const": only})
 	return value(key, k, func(*Config) *string { return new(string) }).must()
 }

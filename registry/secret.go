@@ -53,7 +53,7 @@ func (d Driver) CheckSecret(namespace, name string) error {
 }
 
 // secretPatterns is a list of patterns for Secrets.
-func secretPatterns() kind[SecretPatterns] {
+func secretPatterns() valueType[SecretPatterns] {
 	k := list("a list of NAMESPACE/NAME or NAMESPACE/*", checkSecretPattern,
 		pattern("^"+labelForm+`/(\*|`+subdomainForm+")$").with("NAMESPACE/NAME or NAMESPACE/*"), newSecretPatterns)
 	k.write = func(p SecretPatterns) string { return "[" + strings.Join(p.All(), ", ") + "]" }

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// settingTable is every setting of a driver. A row gives its reading, range, default and place in
+// settingTable is every setting of a driver. A field gives its reading, range, default and place in
 // the JSON Schema. A new setting also needs:
 //   - a field of Settings (driver.go), and the code that obeys it (packages driver and reconcile);
 //   - a line in drivers.yaml and in the table of deploy/CONFIGURE.md, which tests compare with
-//     the row, in testdata/valid/full.yaml, and `make manifests`;
+//     it, in testdata/valid/full.yaml, and `make manifests`;
 //   - its default in driver_test.go, if that is not the zero value, and its key in the
 //     golden errors that list all keys (go test ./registry -update);
 //   - a field of hub/status.Settings, if a diagnosis depends on it;
@@ -56,11 +56,11 @@ var settingTable = table[Driver]{
 	setting("insecure", false, boolean(), func(d *Driver) *bool { return &d.Insecure }),
 }
 
-// settings are the rows of settingTable with whole keys, like retry.max.
+// settings are the fields of settingTable with whole keys, like retry.max.
 var settings = settingTable.leaves()
 
-// setting returns the row of a setting from its key, its default, the kind of its value and its place.
-func setting[T any](key string, byDefault T, k kind[T], in func(*Driver) *T) row[Driver] {
+// setting returns the field of a setting from its key, its default, the type of its value and its place.
+func setting[T any](key string, byDefault T, k valueType[T], in func(*Driver) *T) field[Driver] {
 	k.schema = k.schema.with(k.want + "; default " + k.write(byDefault))
 	r := value(key, k, in)
 	r.setDefault = func(d *Driver) { *in(d) = byDefault }
@@ -94,7 +94,7 @@ func (s Settings) Check() error {
 // CheckSetting returns an error if the setting with a key of drivers.yaml is out of range.
 // It panics if there is no such setting.
 func (s Settings) CheckSetting(key string) error {
-	r := settings[slices.IndexFunc(settings, func(r row[Driver]) bool { return r.key == key })]
+	r := settings[slices.IndexFunc(settings, func(r field[Driver]) bool { return r.key == key })]
 	p, d := newParser(""), Driver{Settings: s}
 	var document yaml.Node
 	if err := yaml.Unmarshal([]byte(r.write(&d)), &document); err != nil || len(document.Content) == 0 {

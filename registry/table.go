@@ -10,10 +10,10 @@ import (
 
 // table is a mapping of drivers.yaml: its keys in the order in which errors list them. Parse
 // reads by it what S holds, and the JSON Schema follows from it.
-type table[S any] []row[S]
+type table[S any] []field[S]
 
-// row is one key of a mapping, with its value or with a group of keys.
-type row[S any] struct {
+// field is one key of a mapping, with its value or with a group of keys.
+type field[S any] struct {
 	key      string
 	want     string // what a user is to write
 	required bool
@@ -25,9 +25,9 @@ type row[S any] struct {
 	write      func(from *S) string // in YAML
 }
 
-// value returns the row of a key with a kind of value, which is kept in a part of S.
-func value[S, T any](key string, k kind[T], in func(*S) *T) row[S] {
-	return row[S]{
+// value returns the field of a key with a type of value, which is kept in a part of S.
+func value[S, T any](key string, k valueType[T], in func(*S) *T) field[S] {
+	return field[S]{
 		key: key, want: k.want, schema: k.schema,
 		read: func(p *parser, n *yaml.Node, path string, into *S) {
 			if v, ok := k.read(p, n, path); ok {
@@ -40,15 +40,15 @@ func value[S, T any](key string, k kind[T], in func(*S) *T) row[S] {
 	}
 }
 
-// inner returns the row of a key with a mapping of its own, which is kept in a part of S.
-func inner[S, T any](key, description string, t table[T], in func(*S) *T) row[S] {
-	return row[S]{key: key, schema: t.schema(description), read: func(p *parser, n *yaml.Node, path string, into *S) {
+// inner returns the field of a key with a mapping of its own, which is kept in a part of S.
+func inner[S, T any](key, description string, t table[T], in func(*S) *T) field[S] {
+	return field[S]{key: key, schema: t.schema(description), read: func(p *parser, n *yaml.Node, path string, into *S) {
 		t.read(p, n, path, in(into))
 	}}
 }
 
 // must marks a required key.
-func (r row[S]) must() row[S] {
+func (r field[S]) must() field[S] {
 	r.required = true
 	return r
 }
@@ -150,9 +150,9 @@ func oneMistake(a, b string) bool {
 	return len(a) <= 1 && len(b) <= 1 || len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
 }
 
-// leaves returns the rows of all values, those in a group with keys like "retry.max".
-func (t table[S]) leaves() []row[S] {
-	var all []row[S]
+// leaves returns the fields of all values, those in a group with keys like "retry.max".
+func (t table[S]) leaves() []field[S] {
+	var all []field[S]
 	for _, r := range t {
 		if r.group == nil {
 			all = append(all, r)

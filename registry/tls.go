@@ -50,8 +50,8 @@ var tlsTable = table[TLS]{
 		func(t *TLS) *string { return &t.ServerName }),
 }
 
-// file returns the row of a key that must be the absolute path of a file.
-func file(key, description, example string, in func(*TLS) *string) row[TLS] {
+// file returns the field of a key that must be the absolute path of a file.
+func file(key, description, example string, in func(*TLS) *string) field[TLS] {
 	return value(key, text[string]("the absolute path of a file like "+example,
 		func(s string) error { return checkFile(s, example) }, pattern("^/.").with(description)), in).must()
 }

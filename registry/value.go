@@ -13,8 +13,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// kind is a kind of value that a key of drivers.yaml can have.
-type kind[T any] struct {
+// valueType is a type of value that a key of drivers.yaml can have.
+type valueType[T any] struct {
 	want string   // what a user is to write: "a duration from 1ms to 24h"
 	tags []string // the types of YAML that it can have; strings if there are none
 	// parse fails with a hint if the text is not what is wanted, or with all that there is to say.
@@ -39,7 +39,7 @@ func unless(ok bool) error {
 }
 
 // read returns the value of a node. If it returns false, what is wrong and what to write was reported.
-func (k kind[T]) read(p *parser, n *yaml.Node, path string) (T, bool) {
+func (k valueType[T]) read(p *parser, n *yaml.Node, path string) (T, bool) {
 	if k.readNode != nil {
 		return k.readNode(p, n, path)
 	}
@@ -102,8 +102,8 @@ func describe(n *yaml.Node) string {
 }
 
 // text is a string that passes a check.
-func text[T ~string](want string, check func(string) error, s schema) kind[T] {
-	return kind[T]{
+func text[T ~string](want string, check func(string) error, s schema) valueType[T] {
+	return valueType[T]{
 		want: want, schema: s,
 		parse: func(s string) (T, error) { return T(s), check(s) },
 		write: func(value T) string { return strconv.Quote(string(value)) },
@@ -111,10 +111,10 @@ func text[T ~string](want string, check func(string) error, s schema) kind[T] {
 }
 
 // list is a list of different strings that pass a check, as a value that is made of them.
-func list[T any](want string, check func(string) error, s schema, of func([]string) T) kind[T] {
+func list[T any](want string, check func(string) error, s schema, of func([]string) T) valueType[T] {
 	s = listOf(s)
 	s["uniqueItems"] = true
-	return kind[T]{want: want, schema: s, readNode: func(p *parser, n *yaml.Node, path string) (value T, ok bool) {
+	return valueType[T]{want: want, schema: s, readNode: func(p *parser, n *yaml.Node, path string) (value T, ok bool) {
 		if n.Kind != yaml.SequenceNode {
 			p.report(n.Line, path, mistyped(n, want).Error())
 			return value, false
@@ -149,8 +149,8 @@ const durationForm = `^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$
 
 // duration is a time.Duration within bounds, both included. A number without a unit is an
 // error: it would be seconds to some and nanoseconds to others.
-func duration(lowest, highest time.Duration) kind[time.Duration] {
-	return kind[time.Duration]{
+func duration(lowest, highest time.Duration) valueType[time.Duration] {
+	return valueType[time.Duration]{
 		want: fmt.Sprintf("a duration from %s to %s", FormatDuration(lowest), FormatDuration(highest)),
 		parse: func(s string) (time.Duration, error) {
 			within := func(d time.Duration, err error) bool { return err == nil && d >= lowest && d <= highest }
@@ -172,7 +172,7 @@ func duration(lowest, highest time.Duration) kind[time.Duration] {
 
 // offOrDuration is a duration within bounds, or 0, with a unit or without, which turns
 // something off.
-func offOrDuration(lowest, highest time.Duration) kind[time.Duration] {
+func offOrDuration(lowest, highest time.Duration) valueType[time.Duration] {
 	k := duration(lowest, highest)
 	positive := k.parse
 	k.want = "0 for off or " + k.want
@@ -201,8 +201,8 @@ func FormatDuration(d time.Duration) string {
 
 // integer is a decimal number within bounds. Forms that YAML versions read
 // differently (010, 0x10, 1_000) are errors.
-func integer(lowest, highest int) kind[int] {
-	return kind[int]{
+func integer(lowest, highest int) valueType[int] {
+	return valueType[int]{
 		want: fmt.Sprintf("a whole number from %d to %d", lowest, highest),
 		tags: []string{"!!int"},
 		parse: func(s string) (int, error) {
@@ -219,9 +219,9 @@ func integer(lowest, highest int) kind[int] {
 var numberForm = regexp.MustCompile(`^(0|[1-9][0-9]*)(\.[0-9]+)?$`)
 
 // offOrNumber is a decimal number within bounds, or 0, which turns something off.
-func offOrNumber(lowest, highest float64) kind[float64] {
+func offOrNumber(lowest, highest float64) valueType[float64] {
 	format := func(number float64) string { return strconv.FormatFloat(number, 'f', -1, 64) }
-	return kind[float64]{
+	return valueType[float64]{
 		want: fmt.Sprintf("0 for no limit or a number from %s to %s", format(lowest), format(highest)),
 		tags: []string{"!!int", "!!float"},
 		parse: func(s string) (float64, error) {
@@ -234,8 +234,8 @@ func offOrNumber(lowest, highest float64) kind[float64] {
 }
 
 // boolean is true or false. Other booleans of YAML 1.1 (yes, on) are errors.
-func boolean() kind[bool] {
-	return kind[bool]{
+func boolean() valueType[bool] {
+	return valueType[bool]{
 		want: "true or false",
 		tags: []string{"!!bool"},
 		parse: func(s string) (bool, error) {
@@ -248,7 +248,7 @@ func boolean() kind[bool] {
 }
 
 // word is a string of at most a number of bytes without spaces; it may be empty.
-func word(maxBytes int) kind[string] {
+func word(maxBytes int) valueType[string] {
 	bad := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
 	return text[string](fmt.Sprintf("a string without spaces of at most %d bytes", maxBytes),
 		func(s string) error { return unless(len(s) <= maxBytes && !strings.ContainsFunc(s, bad)) },
@@ -262,14 +262,14 @@ const (
 )
 
 // objectName is the name of a Kubernetes object, or "".
-func objectName(noun string, problems func(string) []string, maxLength int, form string) kind[string] {
+func objectName(noun string, problems func(string) []string, maxLength int, form string) valueType[string] {
 	return text[string](fmt.Sprintf(`"" or a DNS %s, at most %d characters)`, noun, maxLength),
 		func(s string) error { return unless(s == "" || len(problems(s)) == 0) },
 		schema{"type": "string", "maxLength": maxLength, "pattern": "^$|^" + form + "$"})
 }
 
 // oneOf is one of at least two words.
-func oneOf[T ~string](words ...T) kind[T] {
+func oneOf[T ~string](words ...T) valueType[T] {
 	plain := make([]string, len(words))
 	for i, word := range words {
 		plain[i] = string(word)

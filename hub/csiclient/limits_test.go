@@ -50,7 +50,7 @@ func TestErrorOfTheDriverThatReadsLikeALimitStaysAsItIs(t *testing.T) {
 		"the node has volumes larger than max",
 		"grpc: received message larger than max (4194400 vs. 4194304)", // its server about a request
 	} {
-		d.turn(t, fakecsi.Knobs{ClearFaults: true, Fail: []fakecsi.Fault{{Code: codes.ResourceExhausted, Message: text}}})
+		d.setKnobs(t, fakecsi.Knobs{ClearFaults: true, Fail: []fakecsi.Fault{{Code: codes.ResourceExhausted, Message: text}}})
 		if _, err := s.ControllerPublishVolume(ctx, publishRequest("v")); status.Code(err) != codes.ResourceExhausted || status.Convert(err).Message() != text {
 			t.Errorf("got %v", err)
 		}
@@ -66,7 +66,7 @@ func TestAnswersBelowTheLimitsArriveWhole(t *testing.T) {
 		t.Errorf("publish context: got %v", err)
 	}
 	text := strings.Repeat("\u00e9", 8<<10) // 16 KiB, and 48 KiB in a header
-	d.turn(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Code: codes.FailedPrecondition, Message: text}}})
+	d.setKnobs(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Code: codes.FailedPrecondition, Message: text}}})
 	if _, err := s.ControllerPublishVolume(ctx, publishRequest("v")); status.Code(err) != codes.FailedPrecondition || status.Convert(err).Message() != text {
 		t.Errorf("error text: got %.200v", err)
 	}
@@ -77,7 +77,7 @@ func TestErrorTextAboveTheLimitIsAnErrorThatSaysSo(t *testing.T) {
 	ctx := testContext(t)
 	d := startDriver(t, fakecsi.Knobs{})
 	s := connect(ctx, t, d.endpoint)
-	d.turn(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.FailedPrecondition, Message: strings.Repeat("x", maxHeaders)}}})
+	d.setKnobs(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.FailedPrecondition, Message: strings.Repeat("x", maxHeaders)}}})
 	want := fmt.Sprintf("the answer of driver %s to ControllerPublishVolume failed, perhaps because its error text has more than %d bytes", driverName, maxHeaders)
 	if _, err := s.ControllerPublishVolume(ctx, publishRequest("v")); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %.300v", err)

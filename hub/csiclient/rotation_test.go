@@ -53,7 +53,7 @@ func TestReplacedFilesEndTheSessionButNotItsCalls(t *testing.T) {
 	if err := <-publish(ctx, s, "w"); status.Code(err) != codes.Unavailable {
 		t.Errorf("a call on the old Session got %v", err)
 	}
-	d.turn(t, fakecsi.Knobs{ReleaseAll: true})
+	d.setKnobs(t, fakecsi.Knobs{ReleaseAll: true})
 	if err := <-inFlight; err != nil {
 		t.Errorf("the call in flight got %v", err)
 	}

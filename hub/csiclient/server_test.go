@@ -48,7 +48,7 @@ func startDriver(t *testing.T, knobs fakecsi.Knobs) driver {
 	if d.Backend, err = fakecsi.New(fakecsi.Options{Name: driverName, VendorVersion: "1.2.3"}); err != nil {
 		t.Fatal(err)
 	}
-	d.turn(t, knobs)
+	d.setKnobs(t, knobs)
 	if d.server, err = fakecsi.NewServer(fakecsi.ServerOptions{Backend: d.Backend, Endpoint: string(d.endpoint)}); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func startDriver(t *testing.T, knobs fakecsi.Knobs) driver {
 	return d
 }
 
-func (d driver) turn(t *testing.T, knobs fakecsi.Knobs) {
+func (d driver) setKnobs(t *testing.T, knobs fakecsi.Knobs) {
 	t.Helper()
 	must(t, d.Set(knobs))
 }

@@ -26,7 +26,7 @@ func publish(ctx context.Context, s *Session, volume string) <-chan error {
 // hangingPublish makes a call that waits in the driver until Knobs.ReleaseAll.
 func hangingPublish(ctx context.Context, t *testing.T, d driver, s *Session) <-chan error {
 	t.Helper()
-	d.turn(t, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}})
+	d.setKnobs(t, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}})
 	ended := publish(ctx, s, "v")
 	d.awaitCall(ctx, t, fakecsi.ControllerPublishVolume, 1)
 	return ended
@@ -48,11 +48,11 @@ func TestProbeTellsWhetherTheDriverIsReady(t *testing.T) {
 	if err := s.Probe(ctx); err != nil {
 		t.Errorf("ready: got %v", err)
 	}
-	d.turn(t, fakecsi.Knobs{NotReady: new(true)})
+	d.setKnobs(t, fakecsi.Knobs{NotReady: new(true)})
 	if err := s.Probe(ctx); !errors.Is(err, ErrNotReady) {
 		t.Errorf("not ready: got %v", err)
 	}
-	d.turn(t, fakecsi.Knobs{NotReady: new(false), Fail: []fakecsi.Fault{{Method: fakecsi.Probe, Code: codes.FailedPrecondition}}})
+	d.setKnobs(t, fakecsi.Knobs{NotReady: new(false), Fail: []fakecsi.Fault{{Method: fakecsi.Probe, Code: codes.FailedPrecondition}}})
 	if err := s.Probe(ctx); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("failing: got %v", err)
 	}
@@ -95,7 +95,7 @@ func TestCallInFlightEndsAfterClose(t *testing.T) {
 	if err := <-publish(ctx, s, "w"); status.Code(err) != codes.Unavailable {
 		t.Errorf("a call after Close got %v", err)
 	}
-	d.turn(t, fakecsi.Knobs{ReleaseAll: true})
+	d.setKnobs(t, fakecsi.Knobs{ReleaseAll: true})
 	if err := <-inFlight; err != nil {
 		t.Errorf("the call in flight got %v", err)
 	}
@@ -116,7 +116,7 @@ func TestDriverThatStopsStillAnswersWhatItHasTaken(t *testing.T) {
 	}()
 	<-s.Ended().Done() // the server has asked its clients to go
 	s.Close()
-	d.turn(t, fakecsi.Knobs{ReleaseAll: true})
+	d.setKnobs(t, fakecsi.Knobs{ReleaseAll: true})
 	if err := <-inFlight; err != nil {
 		t.Errorf("the call in flight got %v", err)
 	}
@@ -136,7 +136,7 @@ func TestCallsAreCountedUntilTheSessionIsClosed(t *testing.T) {
 	must(t, err)
 	t.Cleanup(s.Close)
 	<-publish(ctx, s, "v")
-	d.turn(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Code: codes.NotFound}}})
+	d.setKnobs(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Code: codes.NotFound}}})
 	<-publish(ctx, s, "v")
 	s.Close()
 	<-publish(ctx, s, "v")

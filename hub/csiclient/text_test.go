@@ -56,15 +56,15 @@ func TestWhatADriverSaysOfItselfHasNoControlCharacters(t *testing.T) {
 		t.Errorf("the name: got %.300q of %d bytes", err, len(err.Error()))
 	}
 	for _, method := range []fakecsi.Method{fakecsi.Probe, fakecsi.GetPluginInfo, fakecsi.GetPluginCapabilities, fakecsi.ControllerGetCapabilities} {
-		d.turn(t, fakecsi.Knobs{Name: driverName, ClearFaults: true, Fail: []fakecsi.Fault{{Method: method, Code: codes.Internal, Message: hostile}}})
+		d.setKnobs(t, fakecsi.Knobs{Name: driverName, ClearFaults: true, Fail: []fakecsi.Fault{{Method: method, Code: codes.Internal, Message: hostile}}})
 		_, err := Connect(ctx, at(d.endpoint), nil)
 		if status.Code(err) != codes.Internal || strings.ContainsAny(err.Error(), "\x00\x1b\r\u009b") {
 			t.Errorf("%s: got %.300q of %d bytes", method, err, len(err.Error()))
 		}
 	}
-	d.turn(t, fakecsi.Knobs{ClearFaults: true})
+	d.setKnobs(t, fakecsi.Knobs{ClearFaults: true})
 	s := connect(ctx, t, d.endpoint)
-	d.turn(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Code: codes.Internal, Message: hostile}}})
+	d.setKnobs(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Code: codes.Internal, Message: hostile}}})
 	_, _, listed := s.ListVolumes(ctx, 0)
 	for what, err := range map[string]error{"probe": s.Probe(ctx), "listing": listed} {
 		if status.Code(err) != codes.Internal || strings.ContainsAny(err.Error(), "\x00\x1b\r\u009b") {

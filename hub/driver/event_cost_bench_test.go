@@ -29,7 +29,7 @@ import (
 // handler of its event has returned. The object is trimmed, stored and indexed, and its driver found. Each event is of another
 // object of 100,000, so little of it is in the caches of the processor.
 func BenchmarkEventInALargeCluster(b *testing.B) {
-	c := newHubCrowd(b, crowdSize{drivers: 10, volumes: 10_000, nodes: 5000})
+	c := newLargeHub(b, hubSize{drivers: 10, volumes: 10_000, nodes: 5000})
 	handlers := c.options.Routes.Handlers()
 	for i := range c.size.nodes {
 		if err := cachetest.Put(c.cluster, c.csiNode(i)); err != nil {
@@ -79,7 +79,7 @@ func BenchmarkEventInALargeCluster(b *testing.B) {
 }
 
 // csiNode is a CSINode on which all drivers are registered.
-func (c *hubCrowd) csiNode(i int) *storagev1.CSINode {
+func (c *largeHub) csiNode(i int) *storagev1.CSINode {
 	name := fmt.Sprintf("node-%d", i)
 	node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, d := range c.drivers {
@@ -88,7 +88,7 @@ func (c *hubCrowd) csiNode(i int) *storagev1.CSINode {
 	return node
 }
 
-func (c *hubCrowd) put(b *testing.B, obj any) {
+func (c *largeHub) put(b *testing.B, obj any) {
 	if err := cachetest.Put(c.cluster, obj); err != nil {
 		b.Fatal(err)
 	}
@@ -110,33 +110,31 @@ func reportEvents(b *testing.B, objects int, event func(i int) func()) {
 	}
 }
 
-const ()
-
-// crowdSize is the size of a hubCrowd.
-type crowdSize struct {
+// hubSize is the size of a largeHub.
+type hubSize struct {
 	drivers, nodes int
 	volumes        int // of each driver
 }
 
-// hubCrowd is a hub with many drivers that work, and with caches full of attached volumes
+// largeHub is a hub with many drivers that work, and with caches full of attached volumes
 // that nobody watches.
-type hubCrowd struct {
+type largeHub struct {
 	options     *Options
 	cluster     *cache.Cluster
-	size        crowdSize
+	size        hubSize
 	drivers     []*lifecycle
 	attachments []*storagev1.VolumeAttachment
 	volumes     []*attach.Volume
 }
 
-func newHubCrowd(b *testing.B, size crowdSize) *hubCrowd {
+func newLargeHub(b *testing.B, size hubSize) *largeHub {
 	b.Helper()
 	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {
 		b.Fatal(err)
 	}
 	cluster := cache.New(kube)
-	c := &hubCrowd{size: size, cluster: cluster}
+	c := &largeHub{size: size, cluster: cluster}
 	served := func() map[string]func() view.Driver { return nil }
 	c.options = &Options{Kube: kube, Metrics: status.NewMetrics(), Cluster: cluster, View: &view.View{Cluster: cluster, Served: served},
 		Routes: &reconcile.Router{Cluster: cluster, Elsewhere: func(*storagev1.VolumeAttachment) {}}}
@@ -164,7 +162,7 @@ func objects[T any](of []T) []any {
 }
 
 // addDriver adds a driver that can be called.
-func (c *hubCrowd) addDriver(name string) {
+func (c *largeHub) addDriver(name string) {
 	value := registry.Driver{Name: name, Endpoint: registry.Endpoint("unix:///csi/" + name + "/csi.sock"), Settings: registry.DefaultSettings()}
 	m := New(c.options, klog.Background(), value, reconcile.NewMemory(klog.Background(), name, c.cluster))
 	d := m.newLifecycle(lease.Always(), m.Panicked)
@@ -174,7 +172,7 @@ func (c *hubCrowd) addDriver(name string) {
 }
 
 // addVolume adds an attached volume of one of the drivers, as the API server has them.
-func (c *hubCrowd) addVolume(i int) {
+func (c *largeHub) addVolume(i int) {
 	d := c.drivers[i%len(c.drivers)]
 	name := fmt.Sprintf("pvc-%032d", i)
 	va := writtenAttachment(name, d.driver.Driver, c.node(i))
@@ -183,7 +181,7 @@ func (c *hubCrowd) addVolume(i int) {
 }
 
 // node returns the name of the node of a volume. The volumes of a node are of several drivers.
-func (c *hubCrowd) node(volume int) string {
+func (c *largeHub) node(volume int) string {
 	return fmt.Sprintf("node-%d", (volume+volume/c.size.nodes)%c.size.nodes)
 }
 

@@ -55,7 +55,7 @@ func TestAReplicaAnnouncesWhatItIsAbleToServe(t *testing.T) {
 	}
 }
 
-func TestCensusCountsTheLiving(t *testing.T) {
+func TestLiveMembersAreThoseThatAnnouncedThemselvesLately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		seen := func(holder string, ago time.Duration) observation {
@@ -73,7 +73,7 @@ func TestCensusCountsTheLiving(t *testing.T) {
 			ids = append(ids, m.Identity)
 		}
 		if !slices.Equal(ids, []string{"a", "m", "z"}) {
-			t.Errorf("the living are %v", ids)
+			t.Errorf("the live members are %v", ids)
 		}
 		if next.Sub(now) != 6*time.Second {
 			t.Errorf("the next could die in %v", next.Sub(now))

@@ -103,7 +103,7 @@ func TestACandidacyWaitsForReplicasThatMayComeToServeItToo(t *testing.T) {
 	}
 }
 
-func TestBelongingLastsThroughOtherChanges(t *testing.T) {
+func TestAssignmentLastsThroughOtherChanges(t *testing.T) {
 	r := newMembers(Options{Identity: "a", RetryPeriod: time.Second})
 	start := time.Now()
 	a := Member{Identity: "a", Drivers: []string{"d"}}
@@ -114,7 +114,7 @@ func TestBelongingLastsThroughOtherChanges(t *testing.T) {
 		t.Error("the same members move something")
 	}
 	if b, _, _ := r.assignment("d", start); !b.since.Equal(start) {
-		t.Errorf("belongs since %v later", b.since.Sub(start))
+		t.Errorf("assigned %v later", b.since.Sub(start))
 	}
 }
 

@@ -102,9 +102,9 @@ type asked struct {
 	answered chan answer
 }
 
-// outbox has the requests of a replica that have left it. It is the replica's API server and driver: a request waits until
-// the world has an answer.
-type outbox struct {
+// inFlight has the requests of a replica that were not answered yet. It is the replica's API server and driver: a request
+// waits until the world has an answer.
+type inFlight struct {
 	attach.Kube
 	mu      sync.Mutex
 	waiting map[string]*asked
@@ -117,7 +117,7 @@ type outbox struct {
 type runKey struct{}
 
 // ask sends a request and waits. At the end of the replica it ends the goroutine, as the end of a process does.
-func (b *outbox) ask(ctx context.Context, q request) answer {
+func (b *inFlight) ask(ctx context.Context, q request) answer {
 	q.run, _ = ctx.Value(runKey{}).(string)
 	switch {
 	case q.verb == verbPatch && q.resource == attachments:
@@ -145,7 +145,7 @@ func (b *outbox) ask(ctx context.Context, q request) answer {
 }
 
 // take takes a request out that gets an answer now.
-func (b *outbox) take(name string) *asked {
+func (b *inFlight) take(name string) *asked {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := b.waiting[name]
@@ -154,7 +154,7 @@ func (b *outbox) take(name string) *asked {
 }
 
 // requests returns the requests that wait, by name.
-func (b *outbox) requests() []request {
+func (b *inFlight) requests() []request {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var all []request
@@ -164,7 +164,7 @@ func (b *outbox) requests() []request {
 	return all
 }
 
-func (b *outbox) end() {
+func (b *inFlight) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended = true
@@ -174,53 +174,53 @@ func (b *outbox) end() {
 	clear(b.waiting)
 }
 
-func (b *outbox) CoreV1() corev1client.CoreV1Interface          { return exploredCore{box: b} }
-func (b *outbox) StorageV1() storagev1client.StorageV1Interface { return exploredStorage{box: b} }
+func (b *inFlight) CoreV1() corev1client.CoreV1Interface          { return exploredCore{nil, b} }
+func (b *inFlight) StorageV1() storagev1client.StorageV1Interface { return exploredStorage{nil, b} }
 
 type exploredCore struct {
 	corev1client.CoreV1Interface
-	box *outbox
+	inFlight *inFlight
 }
 
 func (c exploredCore) PersistentVolumes() corev1client.PersistentVolumeInterface {
-	return exploredVolumes{explored: explored[*corev1.PersistentVolume]{c.box, volumes}}
+	return exploredVolumes{explored: explored[*corev1.PersistentVolume]{c.inFlight, volumes}}
 }
 
-func (c exploredCore) Nodes() corev1client.NodeInterface { return exploredKubelets{box: c.box} }
+func (c exploredCore) Nodes() corev1client.NodeInterface { return exploredKubelets{nil, c.inFlight} }
 
 // exploredKubelets returns the Nodes, which are read and never watched.
 type exploredKubelets struct {
 	corev1client.NodeInterface
-	box *outbox
+	inFlight *inFlight
 }
 
 func (k exploredKubelets) Get(ctx context.Context, name string, _ metav1.GetOptions) (*corev1.Node, error) {
-	a := k.box.ask(ctx, request{verb: verbNode, name: name})
+	a := k.inFlight.ask(ctx, request{verb: verbNode, name: name})
 	return a.node, a.err
 }
 
 type exploredStorage struct {
 	storagev1client.StorageV1Interface
-	box *outbox
+	inFlight *inFlight
 }
 
 func (s exploredStorage) VolumeAttachments() storagev1client.VolumeAttachmentInterface {
-	return exploredAttachments{explored: explored[*storagev1.VolumeAttachment]{s.box, attachments}}
+	return exploredAttachments{explored: explored[*storagev1.VolumeAttachment]{s.inFlight, attachments}}
 }
 
 func (s exploredStorage) CSINodes() storagev1client.CSINodeInterface {
-	return exploredNodes{explored: explored[*storagev1.CSINode]{s.box, nodes}}
+	return exploredNodes{explored: explored[*storagev1.CSINode]{s.inFlight, nodes}}
 }
 
 // explored is the client of one resource.
 type explored[T apiObject] struct {
-	box      *outbox
+	inFlight *inFlight
 	resource resource
 }
 
 func (e explored[T]) do(ctx context.Context, q request) (none T, err error) {
 	q.resource = e.resource
-	a := e.box.ask(ctx, q)
+	a := e.inFlight.ask(ctx, q)
 	if a.err != nil {
 		return none, a.err
 	}
@@ -269,7 +269,7 @@ func (e exploredAttachments) Patch(ctx context.Context, name string, t types.Pat
 }
 
 func (e exploredAttachments) List(ctx context.Context, _ metav1.ListOptions) (*storagev1.VolumeAttachmentList, error) {
-	a := e.box.ask(ctx, request{verb: verbList, resource: attachments})
+	a := e.inFlight.ask(ctx, request{verb: verbList, resource: attachments})
 	return a.list, a.err
 }
 
@@ -284,7 +284,7 @@ func (e exploredNodes) Patch(context.Context, string, types.PatchType, []byte, m
 // exploredSession is the session of a replica.
 type exploredSession struct {
 	steadySession
-	box *outbox
+	inFlight *inFlight
 }
 
 func (s exploredSession) Info() csiclient.Info {
@@ -293,7 +293,7 @@ func (s exploredSession) Info() csiclient.Info {
 
 func (s exploredSession) ControllerPublishVolume(ctx context.Context, q *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	mode := q.GetVolumeCapability().GetAccessMode().GetMode()
-	a := s.box.ask(ctx, request{verb: verbPublish, target: attach.Target{VolumeHandle: q.GetVolumeId(), NodeID: q.GetNodeId()},
+	a := s.inFlight.ask(ctx, request{verb: verbPublish, target: attach.Target{VolumeHandle: q.GetVolumeId(), NodeID: q.GetNodeId()},
 		shared: mode == csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER})
 	if a.err != nil {
 		return nil, a.err
@@ -302,7 +302,7 @@ func (s exploredSession) ControllerPublishVolume(ctx context.Context, q *csi.Con
 }
 
 func (s exploredSession) ControllerUnpublishVolume(ctx context.Context, q *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
-	a := s.box.ask(ctx, request{verb: verbUnpublish, target: attach.Target{VolumeHandle: q.GetVolumeId(), NodeID: q.GetNodeId()}})
+	a := s.inFlight.ask(ctx, request{verb: verbUnpublish, target: attach.Target{VolumeHandle: q.GetVolumeId(), NodeID: q.GetNodeId()}})
 	if a.err != nil {
 		return nil, a.err
 	}

@@ -40,7 +40,7 @@ type exploredHost struct {
 	routes    *Router
 	memory    Memory
 	session   Session // nil: there was none
-	box       *outbox
+	inFlight  *inFlight
 	informers [resources]*exploredInformer
 	leader    *Worker // nil: it does not lead
 	workers   sync.WaitGroup
@@ -100,11 +100,11 @@ var exploredMetrics = status.NewMetrics()
 
 func newExploredHost() *exploredHost {
 	h := &exploredHost{runs: map[string]*exploredKey{}, seen: map[string]types.UID{}, due: map[string]int{}, failed: map[string]int{}}
-	h.box = &outbox{waiting: map[string]*asked{}, sent: h.checkSent, seen: h.seen}
+	h.inFlight = &inFlight{waiting: map[string]*asked{}, sent: h.checkSent, seen: h.seen}
 	for r := range h.informers {
 		h.informers[r] = newExploredInformer()
 	}
-	cluster := cache.Over(h.box, cache.Informers{Attachments: h.informers[attachments], Volumes: h.informers[volumes],
+	cluster := cache.Over(h.inFlight, cache.Informers{Attachments: h.informers[attachments], Volumes: h.informers[volumes],
 		Nodes: h.informers[nodes], Drivers: h.informers[drivers]})
 	h.cluster = cluster
 	h.memory = NewMemory(logr.Discard(), exploredDriver, cluster)
@@ -127,7 +127,7 @@ func (h *exploredHost) lead(in input) {
 		h.memory.Table.Forget(time.Now())
 	}
 	h.term, h.expired = in.version, false
-	h.session = exploredSession{box: h.box}
+	h.session = exploredSession{inFlight: h.inFlight}
 	h.calls, h.cut = context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 	h.leader = New(h.options(limit), term)
 	h.routes.Open(exploredDriver, h.leader)
@@ -139,7 +139,7 @@ func (h *exploredHost) lead(in input) {
 func (h *exploredHost) options(writeLimit time.Duration) Options {
 	settings := registry.DefaultSettings()
 	return Options{
-		Memory: h.memory, Driver: exploredDriver, Cluster: h.cluster, Kube: h.box, Logger: logr.Discard(), WriteLimit: writeLimit,
+		Memory: h.memory, Driver: exploredDriver, Cluster: h.cluster, Kube: h.inFlight, Logger: logr.Discard(), WriteLimit: writeLimit,
 		Metrics: exploredMetrics.Driver(exploredDriver), Redactor: &attach.Redactor{Publications: h.memory.Table.Secrets},
 		Settings: func() registry.Settings { return settings },
 		Decider: func() attach.Driver {
@@ -148,7 +148,7 @@ func (h *exploredHost) options(writeLimit time.Duration) Options {
 		Session: func() Session { return h.session },
 		Away:    func() error { return nil },
 		ReadSecret: func(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error) {
-			return h.box.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+			return h.inFlight.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		},
 		Failed:   func(error, status.Failure, time.Duration) {},
 		Conflict: func(status.ForeignWriter) {},
@@ -209,9 +209,9 @@ func (h *exploredHost) loseLease() {
 	h.leader = nil
 	h.cut()
 	h.routes.Close(l.Driver, l)
-	for waiting := h.box.requests(); len(waiting) > 0; waiting = h.box.requests() {
+	for waiting := h.inFlight.requests(); len(waiting) > 0; waiting = h.inFlight.requests() {
 		for _, q := range waiting {
-			h.box.take(q.String()).answered <- answer{err: context.Canceled}
+			h.inFlight.take(q.String()).answered <- answer{err: context.Canceled}
 			synctest.Wait()
 		}
 	}

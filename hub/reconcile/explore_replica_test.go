@@ -149,16 +149,16 @@ func live(r *replica, in input) *replica {
 	}
 	slices.Reverse(inputs)
 	for _, earlier := range append(inputs, in) {
-		if earlier.kind == inputAnswer && h.box.waiting[earlier.name] == nil {
+		if earlier.kind == inputAnswer && h.inFlight.waiting[earlier.name] == nil {
 			var names []string
 			for _, i := range append(inputs, in) {
 				names = append(names, fmt.Sprint(i.kind, i.name, i.answer, i.event))
 			}
-			panic(fmt.Sprintf("the replica is not deterministic: %q does not wait, but %v, after %q", earlier.name, h.box.requests(), names))
+			panic(fmt.Sprintf("the replica is not deterministic: %q does not wait, but %v, after %q", earlier.name, h.inFlight.requests(), names))
 		}
 		h.take(earlier)
 	}
-	next := &replica{before: r, in: in, key: &exploredKey{}, waiting: h.box.requests(), leads: h.leader != nil, expired: h.expired, fault: h.fault}
+	next := &replica{before: r, in: in, key: &exploredKey{}, waiting: h.inFlight.requests(), leads: h.leader != nil, expired: h.expired, fault: h.fault}
 	next.dangling = h.memory.Table.AllDangling()
 	for key, e := range h.entries() {
 		next.busy = true
@@ -168,7 +168,7 @@ func live(r *replica, in input) *replica {
 	}
 	slices.Sort(next.delayed)
 	h.appendKey(next.key)
-	h.box.end()
+	h.inFlight.end()
 	time.Sleep(time.Hour) // those that sleep before they ask again end too
 	synctest.Wait()
 	return next
@@ -199,7 +199,7 @@ func (h *exploredHost) take(in input) {
 		time.Sleep(readFor)
 		synctest.Wait()
 	}
-	if len(h.runs) > len(h.box.requests()) {
+	if len(h.runs) > len(h.inFlight.requests()) {
 		h.fail(errors.New("a worker neither waits for an answer nor has ended"))
 	}
 }
@@ -207,7 +207,7 @@ func (h *exploredHost) take(in input) {
 // deliver gives a worker an answer. What the worker knows from then on depends on nothing but the answer, and what it sees in
 // the memory of the replica now.
 func (h *exploredHost) deliver(in input) {
-	a := h.box.take(in.name)
+	a := h.inFlight.take(in.name)
 	h.see(in.answer.object)
 	if history := h.runs[a.run]; history != nil {
 		history.add(in.name)
@@ -249,7 +249,7 @@ func (h *exploredHost) appendKey(k *exploredKey) {
 		k.add(name)
 		k.join(h.runs[name])
 	}
-	for _, q := range h.box.requests() {
+	for _, q := range h.inFlight.requests() {
 		k.add(q.String(), q.body, string(q.seen))
 	}
 	if h.fault != nil {

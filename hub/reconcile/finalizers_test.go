@@ -13,7 +13,7 @@ import (
 )
 
 // The VolumeAttachment is gone, and a worker may still detach its volume: handle and Secret are in the PersistentVolume.
-func TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone(t *testing.T) {
+func TestFinalizerOfAPersistentVolumeWaitsForAnAttachmentWhoseObjectIsGone(t *testing.T) {
 	inExecution(t, nil, func(x *executing) {
 		volumes := x.kube.CoreV1().PersistentVolumes()
 		pv := guardedVolume(func(pv *corev1.PersistentVolume) {

@@ -105,7 +105,7 @@ type withoutCalls struct{ steadySession }
 func (withoutCalls) Info() csiclient.Info { return csiclient.Info{} }
 
 // Nothing but the last state of the object told of the volume: the worker had not come to look at it, or had not been able to.
-func TestWhatTheLastStateTellsIsNotLostOnAClaimThatKnowsNothing(t *testing.T) {
+func TestLastStateOfAVanishedAttachmentIsUsedIfNothingElseIsKnownOfIt(t *testing.T) {
 	va := routedAttachment(guardedAttachment)
 	left := map[attach.Target]string{routedTarget: "uid-1"}
 	for name, c := range map[string]struct {

@@ -174,18 +174,18 @@ func (v *virtual) attachedByAnother(va testbed.VolumeAttachment) {
 // attachByHand attaches a volume at a node ID behind the cluster's back.
 func (v *virtual) attachByHand(volume, nodeID string) {
 	v.t.Helper()
-	v.turn(fakecsi.Knobs{GainAttachments: []fakecsi.VolumeNode{{Volume: volume, Node: nodeID}}})
+	v.setKnobs(fakecsi.Knobs{GainAttachments: []fakecsi.VolumeNode{{Volume: volume, Node: nodeID}}})
 }
 
 // lose has the storage lose a volume.
 func (v *virtual) lose(volume string) {
 	v.t.Helper()
-	v.turn(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: volume}}})
+	v.setKnobs(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: volume}}})
 }
 
 func (v *virtual) refuseToDetach(nodeID string, code codes.Code) {
 	v.t.Helper()
-	v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: unpublish, Node: nodeID, Code: code}}})
+	v.setKnobs(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: unpublish, Node: nodeID, Code: code}}})
 }
 
 // deleteWithoutDetach deletes a VolumeAttachment, and takes its finalizer when the driver has been asked

@@ -89,7 +89,7 @@ func TestTenDriversAttachAndDetachWithTheFewestWritesAndCalls(t *testing.T) {
 func TestObjectsAreLeftAsCsiAttacherLeavesThem(t *testing.T) {
 	w := newWorld(t)
 	driver, backend := w.driver("d", fakecsi.Options{})
-	w.turn(backend, fakecsi.Knobs{PublishContext: map[string]string{"devicePath": "/dev/x"}})
+	w.setKnobs(backend, fakecsi.Knobs{PublishContext: map[string]string{"devicePath": "/dev/x"}})
 	va := w.volume("v", driver, w.node("n", driver))
 	w.start()
 	w.create(va)
@@ -152,7 +152,7 @@ func TestHubDoesWithThePermissionsOfCSIAttacher(t *testing.T) {
 
 func TestFailedAttachIsWrittenWithItsCodeAndTriedAgain(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: publish, Code: codes.Aborted, Message: "node is busy", Count: 1}}})
+		v.setKnobs(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: publish, Code: codes.Aborted, Message: "node is busy", Count: 1}}})
 		v.driver.Retry.Initial = 10 * time.Second
 		v.withNode("v")
 		v.start()
@@ -349,11 +349,11 @@ func TestAttachOfWhatIsNotWantedAnyMoreIsNoSuccess(t *testing.T) {
 	remove := func(v *virtual) { v.stripFinalizers("v-n"); v.delete(v.attachment("v", "n")) }
 	eachInVirtualTime(t, map[string]func(*virtual){
 		"the VolumeAttachment vanishes during the publish": func(v *virtual) {
-			v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: publish, AfterEffect: true}}})
+			v.setKnobs(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: publish, AfterEffect: true}}})
 			v.attach("v")
 			remove(v)
 			v.pass(time.Second)
-			v.turn(healed)
+			v.setKnobs(healed)
 		},
 		"it vanishes after its first write": func(v *virtual) {
 			v.slow(time.Second, patches("persistentvolumes"))
@@ -467,7 +467,7 @@ func TestOnlyWhatMayHelpEndsTheBackoffOfAnAttach(t *testing.T) {
 		// As under load.
 		"a Probe that says not ready now and then": {4 * time.Second, func(v *virtual, i int) {
 			notReady := i%2 == 0
-			v.turn(fakecsi.Knobs{NotReady: &notReady})
+			v.setKnobs(fakecsi.Knobs{NotReady: &notReady})
 		}, false},
 		"a new connection": {20 * time.Second, func(v *virtual, _ int) { v.hangUp() }, true},
 		"attachRequired": {20 * time.Second, func(v *virtual, _ int) {
@@ -478,7 +478,7 @@ func TestOnlyWhatMayHelpEndsTheBackoffOfAnAttach(t *testing.T) {
 		v.driver.Retry.Initial, v.driver.Retry.Max = time.Hour, time.Hour
 		v.create(testbed.CSIDriver{Name: virtualDriver})
 		v.withNode("v")
-		v.turn(failing(publish, codes.Internal))
+		v.setKnobs(failing(publish, codes.Internal))
 		v.start()
 		v.create(v.attachment("v", "n"))
 		v.pass(time.Minute)
@@ -497,7 +497,7 @@ func TestOnlyWhatMayHelpEndsTheBackoffOfAnAttach(t *testing.T) {
 func TestRecreatedAttachmentStartsWithAFreshBackoff(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.driver.Retry.Initial, v.driver.Retry.Max = time.Hour, time.Hour
-		v.turn(failingOnce(publish, codes.InvalidArgument))
+		v.setKnobs(failingOnce(publish, codes.InvalidArgument))
 		v.withNode("called")
 		v.start()
 		vas := v.attach("called", "early") // the second fails for want of its volume, before anything was written or called
@@ -516,7 +516,7 @@ func TestRecreatedAttachmentStartsWithAFreshBackoff(t *testing.T) {
 func TestMaxPerNodeLimitsCallsOfOneNode(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.driver.MaxPerNode = 2
-		v.turn(fakecsi.AttachLatency(fakecsi.Latency{Base: 10 * time.Second}))
+		v.setKnobs(fakecsi.AttachLatency(fakecsi.Latency{Base: 10 * time.Second}))
 		v.register("n", "id-n")
 		v.register("m", "id-m")
 		v.start()

@@ -75,7 +75,7 @@ func TestDriverUnderAnotherNameGetsNoCallAndItsStateSaysSo(t *testing.T) {
 func TestSettingsChangeWithoutAReconnectOrALostQueue(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.driver.Workers = 2
-		v.turn(hanging(publish))
+		v.setKnobs(hanging(publish))
 		v.register("n", "id-n")
 		v.start()
 		vas := v.many("v", 8)
@@ -87,7 +87,7 @@ func TestSettingsChangeWithoutAReconnectOrALostQueue(t *testing.T) {
 				t.Errorf("%d attaches in flight, want half of %d workers", n, workers)
 			}
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Minute)
 		for _, va := range vas {
 			v.wantAttached(va.Name)
@@ -104,7 +104,7 @@ func TestRemovedDriverDrainsAndLeavesItsAttachmentsAsTheyAre(t *testing.T) {
 		v.start()
 		staying := v.attached()
 		version := v.get(staying.Name).ResourceVersion
-		v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Volume: "hanging"}}})
+		v.setKnobs(fakecsi.Knobs{Hang: []fakecsi.Hang{{Volume: "hanging"}}})
 		v.withNode("hanging", "late")
 		v.attach("hanging")
 		v.updates <- registry.Snapshot{}
@@ -112,7 +112,7 @@ func TestRemovedDriverDrainsAndLeavesItsAttachmentsAsTheyAre(t *testing.T) {
 		v.wantState("its call hangs", status.StateDraining, "")
 		v.attach("late") // nobody's
 		v.serve()
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Minute)
 		// The successor begins when the predecessor has ended, and takes what was left.
 		v.wantAttached("late-n", "hanging-n")
@@ -145,7 +145,7 @@ func TestWindDownDoesNotInterruptADriverThatIsServed(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.start()
 		first := v.attached()
-		v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Volume: "slow"}}})
+		v.setKnobs(fakecsi.Knobs{Hang: []fakecsi.Hang{{Volume: "slow"}}})
 		v.withNode("slow", "late")
 		v.attach("slow")
 		for i := range 7 {
@@ -153,7 +153,7 @@ func TestWindDownDoesNotInterruptADriverThatIsServed(t *testing.T) {
 		}
 		v.attach("late") // its driver is served for what is left, and nothing says attachRequired: false
 		v.wantAttached("late-n")
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Second)
 		v.wantAttached("slow-n")
 		v.wantPublishes("no call was lost", 3)
@@ -189,7 +189,7 @@ func TestDriverThatWindsDownIsServedUntilAVolumeOfAVanishedAttachmentIsDetached(
 		v.windDown(true)
 		v.pass(time.Hour)
 		v.wantDangling(1)
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(2 * time.Minute)
 		v.wantNothingAttached()
 		v.wantNotServed(1)

@@ -69,7 +69,7 @@ func TestDanglingVolumeIsReportedOnceAndLeftAlone(t *testing.T) {
 func TestDanglingVolumeIsDetachedAfterTwoListings(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.dangling(registry.UnexpectedDetach)
-		v.turn(failing(unpublish, codes.Internal))
+		v.setKnobs(failing(unpublish, codes.Internal))
 		v.start()
 		for began := time.Now(); v.begun(unpublish) == 0 && time.Since(began) < 5*time.Minute; {
 			v.pass(time.Second)
@@ -81,7 +81,7 @@ func TestDanglingVolumeIsDetachedAfterTwoListings(t *testing.T) {
 		if d := v.dangled()[0]; !d.FromList || d.ReportOnly || d.Tries == 0 || d.LastError == "" {
 			t.Errorf("shown while the detach fails: %+v", d)
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(2 * time.Minute)
 		tries := v.begun(unpublish)
 		v.pass(time.Hour)
@@ -164,14 +164,14 @@ func TestVolumeThatWasDetachedDuringTheListingIsNotDetachedAgain(t *testing.T) {
 		v.driver.Drift.Unexpected = registry.UnexpectedDetach
 		v.start()
 		va := v.attached()
-		v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ListVolumes, AfterEffect: true}}})
+		v.setKnobs(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ListVolumes, AfterEffect: true}}})
 		v.pass(50 * time.Second * 3 / 2)
 		if v.backend.Books().Methods[fakecsi.ListVolumes].InFlight.Now != 1 {
 			t.Fatal("no listing is in flight")
 		}
 		v.delete(va)
 		v.pass(time.Second)
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(5 * time.Minute)
 		v.wantUnpublishes("in the end", 1, 0)
 		if n := v.metric("attach_hub_drift_total"); n > 0 {
@@ -195,13 +195,13 @@ func TestReasonToLeaveAVolumeAloneEndsItsDetach(t *testing.T) {
 		"in use":                  {func(v *virtual) { v.inUse("n", "v") }, 1},
 	}, func(v *virtual, c row) {
 		v.dangling(registry.UnexpectedDetach)
-		v.turn(failing(unpublish, codes.Internal))
+		v.setKnobs(failing(unpublish, codes.Internal))
 		v.start()
 		v.pass(2 * time.Minute)
 		c.change(v)
 		v.pass(2 * time.Minute)
 		tries := v.begun(unpublish)
-		v.turn(fakecsi.Knobs{ClearFaults: true})
+		v.setKnobs(fakecsi.Knobs{ClearFaults: true})
 		v.pass(time.Hour)
 		v.wantUnpublishes("after the change", tries, c.dangling)
 		if tries == 0 {
@@ -214,7 +214,7 @@ func TestChangeToReportEndsTheDetachOfWhatOnlyAListingHasShown(t *testing.T) {
 	eachInVirtualTime(t, map[string]time.Duration{"before the next listing": 500 * time.Millisecond, "by the next listing": 5 * time.Hour}, func(v *virtual, retry time.Duration) {
 		v.driver.Retry.Initial, v.driver.Retry.Max = retry, max(retry, time.Minute)
 		v.dangling(registry.UnexpectedDetach)
-		v.turn(failing(unpublish, codes.Internal))
+		v.setKnobs(failing(unpublish, codes.Internal))
 		v.start()
 		v.pass(2 * time.Minute)
 		tries := v.begun(unpublish)
@@ -225,7 +225,7 @@ func TestChangeToReportEndsTheDetachOfWhatOnlyAListingHasShown(t *testing.T) {
 		if !v.dangled()[0].ReportOnly || tries == 0 {
 			v.t.Errorf("%d tries, shown %+v", tries, v.dangled())
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.driver.Drift.Unexpected = registry.UnexpectedDetach
 		v.serve()
 		v.pass(2 * time.Minute)
@@ -244,7 +244,7 @@ func TestVolumeThatWasAttachedBehindTheClustersBackIsFreedByTheCommandsForIt(t *
 	w.retry(driver, time.Hour)
 	node, other := w.node("n", driver), w.node("o", driver)
 	va := w.volume("v", driver, node)
-	w.turn(backend, fakecsi.Knobs{GainAttachments: []fakecsi.VolumeNode{{Volume: "v", Node: "id-o"}}})
+	w.setKnobs(backend, fakecsi.Knobs{GainAttachments: []fakecsi.VolumeNode{{Volume: "v", Node: "id-o"}}})
 	w.start()
 	w.create(va)
 	if e := w.waitAttachError(va).Status.AttachError; !strings.Contains(e.Message, "published to another node") {
@@ -371,13 +371,13 @@ func TestAttachThatADanglingVolumeBlocksHealsAfterTwoListings(t *testing.T) {
 		v.pass(time.Second)
 		v.wantAttachError("v-m", "is published to another node: id-n")
 		v.wantUnpublishes("before a listing", 0, 0)
-		v.turn(hanging(unpublish))
+		v.setKnobs(hanging(unpublish))
 		v.pass(90 * time.Minute)
 		elsewhere := v.elsewhere("v-m")
 		if seen := v.seen("v-m"); seen.Waiting.Kind != status.WaitForDanglingDetach || len(elsewhere) != 1 || !strings.HasPrefix(elsewhere[0].Actions[0], "Wait: the hub detaches it there") || !strings.Contains(elsewhere[0].Fact, "(node n)") {
 			t.Errorf("waits for %+v, elsewhere %+v", seen.Waiting, elsewhere)
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Second)
 		v.wantAttached("v-m")
 		v.wantUnpublishes("in the end", 1, 0)
@@ -398,7 +398,7 @@ func TestViewOfARefusedAttachNamesTheNodeThatHasTheVolume(t *testing.T) {
 			t.Errorf("elsewhere %+v", seen)
 		}
 		v.wantUnpublishes("it is only reported", 0, 1)
-		v.turn(failing(publish, codes.Internal))
+		v.setKnobs(failing(publish, codes.Internal))
 		v.pass(2 * time.Minute)
 		if seen := v.elsewhere("v-m"); len(seen) > 0 {
 			t.Errorf("elsewhere after another error: %+v", seen)
@@ -429,7 +429,7 @@ func TestVolumeInUseOnItsNodeIsNotFreedForARefusedAttach(t *testing.T) {
 func TestDriverThatRefusesAnAttachWhateverIsDetachedIsNotCalledWithoutEnd(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.dangling(registry.UnexpectedDetach)
-		v.turn(failing(publish, codes.FailedPrecondition))
+		v.setKnobs(failing(publish, codes.FailedPrecondition))
 		v.connect = func(_ context.Context, _ int, s *backendSession) error {
 			s.list = func() csiclient.Published { return csiclient.Published{"v": {IDs: []string{"id-n"}}} }
 			return nil

@@ -21,7 +21,7 @@ func TestFailedDetachIsWrittenAndTriedAgainAlsoWhenNotFound(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.start()
 		va := v.attached()
-		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: unpublish, Code: codes.NotFound, Count: 2}}})
+		v.setKnobs(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: unpublish, Code: codes.NotFound, Count: 2}}})
 		v.delete(va)
 		v.pass(100 * time.Millisecond)
 		if e := v.get(va.Name).Status.DetachError; e == nil || e.ErrorCode == nil || *e.ErrorCode != int32(codes.NotFound) {
@@ -44,7 +44,7 @@ func TestDeletionDetachesAtOnceWhateverTheAttachHasAnswered(t *testing.T) {
 			Fail: []fakecsi.Fault{{Method: publish, Code: codes.Internal, AfterEffect: true}}},
 	}, func(v *virtual, k fakecsi.Knobs) {
 		v.driver.Retry.Initial, v.driver.Retry.Max = time.Hour, time.Hour
-		v.turn(k)
+		v.setKnobs(k)
 		v.withNode("v")
 		v.start()
 		va := v.attach("v")[0]
@@ -52,7 +52,7 @@ func TestDeletionDetachesAtOnceWhateverTheAttachHasAnswered(t *testing.T) {
 			v.t.Errorf("%+v, want the finalizer, and the error of the call", got)
 		}
 		v.delete(va)
-		v.turn(fakecsi.Knobs{ReleaseAll: true})
+		v.setKnobs(fakecsi.Knobs{ReleaseAll: true})
 		v.pass(time.Second)
 		v.wantGone(va.Name)
 		v.wantNothingAttached()
@@ -123,7 +123,7 @@ func TestDeletedVolumeKeepsItsFinalizerAsLongAsItIsAttached(t *testing.T) {
 		if !hasOwnFinalizer(v.getVolume("v"), virtualDriver) {
 			t.Fatal("it must be guarded while it is attached")
 		}
-		v.turn(hanging(unpublish))
+		v.setKnobs(hanging(unpublish))
 		v.delete(va)
 		v.pass(time.Second)
 		v.stripFinalizers(va.Name) // that the VolumeAttachment is gone does not mean that the volume is detached
@@ -131,7 +131,7 @@ func TestDeletedVolumeKeepsItsFinalizerAsLongAsItIsAttached(t *testing.T) {
 		if !v.hasVolume("v") {
 			t.Error("the PersistentVolume is gone while its volume is being detached")
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Minute)
 		if v.hasVolume("v") {
 			t.Error("the PersistentVolume is still there")
@@ -176,7 +176,7 @@ func TestVolumeThatCannotBeDetachedDoesNotKeepItsPersistentVolumeForEver(t *test
 		if v.hasVolume("v") {
 			t.Error("the PersistentVolume waits still")
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Hour)
 		v.wantNothingAttached()
 		v.wantDangling(0)
@@ -291,7 +291,7 @@ func TestDriverThatHasJustStartedIsNotBelievedThatItKnowsNoVolume(t *testing.T) 
 			v.pass(10 * time.Minute)
 			v.hangUp()
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(10 * time.Minute)
 		v.wantNothingAttached()
 	})

@@ -32,7 +32,7 @@ func TestDriftIsConfirmedBeforeItIsActedOn(t *testing.T) {
 	w.waitAttached(va)
 	wait(2)
 	before := listings()
-	w.turn(backend, fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: "v"}}})
+	w.setKnobs(backend, fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: "v"}}})
 	w.waitBooks(backend, "the volume is attached again", func(b fakecsi.Books) bool { return b.IsAttached("v", "id-n") })
 	if got := listings() - before; got < 2 {
 		t.Errorf("acted on after %d listings, want 2", got)
@@ -72,31 +72,31 @@ func TestDriftLeavesWhatChangedMeanwhileAlone(t *testing.T) {
 			t.Fatalf("listing %d does not begin", n)
 		}
 		held := fakecsi.Knobs{ReleaseAll: true, Hang: []fakecsi.Hang{{Method: fakecsi.ListVolumes, AfterEffect: true}}}
-		v.turn(held)
+		v.setKnobs(held)
 		v.withNode("v")
 		v.start()
 		listing(1)
 		va := v.attach("v")[0]
 		held.LoseAttachments = []fakecsi.VolumeNode{{Volume: "v"}}
 		for n := 2; n <= 3; n++ {
-			v.turn(held)
+			v.setKnobs(held)
 			held.LoseAttachments = nil
 			listing(n)
 			v.update(va.Name, func(va *storagev1.VolumeAttachment) { va.Annotations["touched"] = fmt.Sprint(n) })
 			v.pass(time.Second)
 		}
-		v.turn(held)
+		v.setKnobs(held)
 		listing(4)
 		v.wantPublishes("it has changed", 1)
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(10 * time.Minute)
 		v.wantPublishes("nothing changes any more", 2)
-		v.turn(hanging(unpublish))
+		v.setKnobs(hanging(unpublish))
 		v.delete(va)
 		v.pass(time.Second)
 		v.lose("v")
 		v.pass(100 * time.Second)
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Minute)
 		v.wantGone(va.Name)
 		v.wantPublishes("it was lost while it is deleted", 2)
@@ -107,7 +107,7 @@ func TestDriftLeavesWhatChangedMeanwhileAlone(t *testing.T) {
 func TestListingsThatFailAreLoggedAtMostEveryTenMinutes(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.start()
-		v.turn(failing(fakecsi.ListVolumes, codes.Internal))
+		v.setKnobs(failing(fakecsi.ListVolumes, codes.Internal))
 		lines := func() int { return strings.Count(v.log.String(), "ListVolumes failed") }
 		v.pass(time.Hour)
 		first, listings := lines(), v.ended(fakecsi.ListVolumes)
@@ -134,7 +134,7 @@ func TestRepairEndsWhenTheDriverListsTheVolumeAgain(t *testing.T) {
 	eachInVirtualTime(t, map[string]bool{"at once": false, "after a restart": true}, func(v *virtual, restart bool) {
 		stop := v.start()
 		va := v.attached()
-		v.turn(failing(publish, codes.Internal))
+		v.setKnobs(failing(publish, codes.Internal))
 		v.lose("v")
 		v.pass(5 * time.Minute)
 		v.wantAttachError(va.Name, "Internal")
@@ -156,10 +156,10 @@ func TestRepairEndsWhenTheDriverListsTheVolumeAgain(t *testing.T) {
 func TestContextOfARepairIsWrittenAlsoIfAListingShowsTheVolume(t *testing.T) {
 	eachInVirtualTime(t, map[string]func(*virtual){
 		"during the call": func(v *virtual) {
-			v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: publish, AfterEffect: true}}})
+			v.setKnobs(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: publish, AfterEffect: true}}})
 			v.pass(time.Minute)
 			v.wantPublishes("it is being repaired", 2)
-			v.turn(healed)
+			v.setKnobs(healed)
 		},
 		"while its status cannot be written": func(v *virtual) {
 			v.reply(http.StatusInternalServerError, patches("volumeattachments/status"))
@@ -170,7 +170,7 @@ func TestContextOfARepairIsWrittenAlsoIfAListingShowsTheVolume(t *testing.T) {
 		v.driver.Drift.Interval = time.Second
 		v.start()
 		va := v.attached()
-		v.turn(fakecsi.Knobs{PublishContext: map[string]string{"devicePath": "new"}})
+		v.setKnobs(fakecsi.Knobs{PublishContext: map[string]string{"devicePath": "new"}})
 		v.lose("v")
 		happen(v)
 		v.pass(time.Hour)
@@ -184,7 +184,7 @@ func TestContextOfARepairIsWrittenAlsoIfAListingShowsTheVolume(t *testing.T) {
 // Repairs that hang had half of the workers, all that attaches may have.
 func TestRepairsThatHangDoNotHoldUpAttaches(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		v.turn(fakecsi.AttachLatency(fakecsi.Latency{Base: 2 * time.Second})) // as in a cloud: no workers are lent
+		v.setKnobs(fakecsi.AttachLatency(fakecsi.Latency{Base: 2 * time.Second})) // as in a cloud: no workers are lent
 		v.withNode("w")
 		v.start()
 		v.many("v", 10)
@@ -192,7 +192,7 @@ func TestRepairsThatHangDoNotHoldUpAttaches(t *testing.T) {
 		for i := range 10 {
 			name := fmt.Sprint("v", i)
 			v.lose(name)
-			v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: publish, Volume: name}}})
+			v.setKnobs(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: publish, Volume: name}}})
 		}
 		v.pass(80 * time.Second) // two listings, and the repairs begin
 		if n, want := len(v.backend.Books().Running), v.driver.Workers/4; n != want {
@@ -201,6 +201,6 @@ func TestRepairsThatHangDoNotHoldUpAttaches(t *testing.T) {
 		v.attach("w")
 		v.pass(9 * time.Second)
 		v.wantAttached("w-n")
-		v.turn(healed)
+		v.setKnobs(healed)
 	})
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// crowd creates VolumeAttachments for volumes v00, v01, ... of the node n, a second apart, and returns them.
-func (v *virtual) crowd(n int) []testbed.VolumeAttachment {
+// attachMany creates VolumeAttachments for volumes v00, v01, ... of the node n, a second apart, and returns them.
+func (v *virtual) attachMany(n int) []testbed.VolumeAttachment {
 	v.t.Helper()
 	var all []testbed.VolumeAttachment
 	for i := range n {
@@ -65,7 +65,7 @@ func inFullNode(t *testing.T, f func(v *virtual, vas []testbed.VolumeAttachment,
 		v.places(2)
 		v.register("n", "id-n")
 		stop := v.start()
-		vas := v.crowd(6)
+		vas := v.attachMany(6)
 		v.wantOnly(vas, 0, 1)
 		v.wantPublishes("two succeed, and one finds that the node is full", 3)
 		f(v, vas, stop)
@@ -137,7 +137,7 @@ func TestFallbackTriesOneAttachAtATime(t *testing.T) {
 		v.places(1)
 		v.register("n", "id-n")
 		v.start()
-		vas := v.crowd(4)
+		vas := v.attachMany(4)
 		v.pass(time.Hour)
 		if got := v.ended(publish); got > 80 {
 			t.Errorf("%d calls in an hour, want one a minute", got)
@@ -157,7 +157,7 @@ func TestFallbackTriesOneAttachAtATime(t *testing.T) {
 
 func TestFailedAttachPassesItsPlaceOn(t *testing.T) {
 	inFullNode(t, func(v *virtual, vas []testbed.VolumeAttachment, _ func()) {
-		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: publish, Volume: "v02", Code: codes.Internal, Count: 1}}})
+		v.setKnobs(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: publish, Volume: "v02", Code: codes.Internal, Count: 1}}})
 		v.delete(vas[0])
 		v.pass(time.Minute)
 		v.wantOnly(vas, 1, 3)
@@ -233,7 +233,7 @@ func TestPublishedVolumeDoesNotWaitForAPlace(t *testing.T) {
 		v.register("n", "id-n")
 		v.start()
 		v.reply(http.StatusServiceUnavailable, patches("volumeattachments/status", "v00-n"))
-		vas := v.crowd(2)
+		vas := v.attachMany(2)
 		v.pass(time.Minute)
 		if got := v.status().FullNodes; len(got) != 1 || !slices.Equal(got[0].Line, []string{"v01-n"}) {
 			t.Errorf("%+v, want v01 alone to wait for a place", got)
@@ -265,7 +265,7 @@ func TestVolumeThatHasItsPlaceOnAFullNodeIsAttachedAtOnce(t *testing.T) {
 		v.driver.Drift.Interval = 0
 		v.places(1)
 		v.withNode("zz")
-		v.crowd(50)
+		v.attachMany(50)
 		va := begun(v.attachment("zz", "n"), "id-n")
 		change(v, va)
 		v.write(va)
@@ -287,7 +287,7 @@ func TestAttachesThatFoundAFullNodeDoNotAllTryAgainAfterARestart(t *testing.T) {
 		v.places(1)
 		v.register("n", "id-n")
 		stop := v.start()
-		v.crowd(30)
+		v.attachMany(30)
 		v.pass(30 * time.Minute) // each has been refused
 		stop()
 		before := v.ended(publish)
@@ -304,7 +304,7 @@ func TestFullNodeGetsNoMoreCallsThanItHasPlaces(t *testing.T) {
 	const attaches, places, detaches = 100, 10, 20
 	w := newWorld(t)
 	driver, backend := w.driver("d", fakecsi.Options{})
-	w.turn(backend, fakecsi.Knobs{MaxVolumesPerNode: new(places), Latency: map[fakecsi.Method]fakecsi.Latency{publish: {Base: 5 * time.Millisecond}}})
+	w.setKnobs(backend, fakecsi.Knobs{MaxVolumesPerNode: new(places), Latency: map[fakecsi.Method]fakecsi.Latency{publish: {Base: 5 * time.Millisecond}}})
 	node := w.node("n", driver)
 	var volumes, all []testbed.Object
 	for i := range attaches {
@@ -355,7 +355,7 @@ func (v *virtual) wantOnly(vas []testbed.VolumeAttachment, want ...int) {
 // places sets how many volumes the driver attaches to a node; 0: any number.
 func (v *virtual) places(n int) {
 	v.t.Helper()
-	v.turn(fakecsi.Knobs{MaxVolumesPerNode: &n})
+	v.setKnobs(fakecsi.Knobs{MaxVolumesPerNode: &n})
 }
 
 // A driver refuses one volume for ever, for example because of a quota. Others must not wait until that volume is
@@ -363,7 +363,7 @@ func (v *virtual) places(n int) {
 func TestVolumeThatIsAlwaysRefusedDoesNotDelayANewOne(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.withNode("bad")
-		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: publish, Volume: "bad", Code: codes.ResourceExhausted}}})
+		v.setKnobs(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: publish, Volume: "bad", Code: codes.ResourceExhausted}}})
 		v.start()
 		v.attach("bad")
 		v.pass(20 * time.Minute)
@@ -375,7 +375,7 @@ func TestVolumeThatIsAlwaysRefusedDoesNotDelayANewOne(t *testing.T) {
 			v.wantAttached(name + "-n")
 			v.pass(7 * time.Minute)
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(10 * time.Minute)
 		v.wantAttached("bad-n")
 	})
@@ -386,8 +386,8 @@ func TestRefusalThatPassesDoesNotSlowTheNodeDown(t *testing.T) {
 	const attaches, takes = 20, 10 * time.Second
 	inVirtualTime(t, func(v *virtual) {
 		v.withNode("first")
-		v.turn(fakecsi.AttachLatency(fakecsi.Latency{Base: takes}))
-		v.turn(failingOnce(publish, codes.ResourceExhausted))
+		v.setKnobs(fakecsi.AttachLatency(fakecsi.Latency{Base: takes}))
+		v.setKnobs(failingOnce(publish, codes.ResourceExhausted))
 		v.start()
 		v.attach("first")
 		v.pass(takes)
@@ -406,7 +406,7 @@ func TestTriesAreRefusedHardlyMoreOftenThanTheySucceed(t *testing.T) {
 		v.places(1)
 		v.register("n", "id-n")
 		v.start()
-		vas := v.crowd(60)
+		vas := v.attachMany(60)
 		v.pass(10 * time.Minute)
 		v.places(11)
 		before := v.ended(publish)
@@ -424,8 +424,8 @@ func TestAttachThatWritesItsNoteWhileItsNodeBecomesFullWaits(t *testing.T) {
 		v.withNode("v", "w")
 		v.start()
 		v.pass(time.Second)
-		v.turn(fakecsi.AttachLatency(fakecsi.Latency{Base: 100 * time.Millisecond}))
-		v.turn(failing(publish, codes.ResourceExhausted))
+		v.setKnobs(fakecsi.AttachLatency(fakecsi.Latency{Base: 100 * time.Millisecond}))
+		v.setKnobs(failing(publish, codes.ResourceExhausted))
 		v.slow(300*time.Millisecond, patches("volumeattachments", "w-n"))
 		v.create(v.attachment("v", "n"), v.attachment("w", "n"))
 		v.pass(450 * time.Millisecond)

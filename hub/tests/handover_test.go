@@ -185,7 +185,7 @@ func TestLeaseIsReleasedOnlyWhenTheCallsInFlightHaveEnded(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.leased()
 		v.withNode("v")
-		v.turn(hanging(publish))
+		v.setKnobs(hanging(publish))
 		stop := v.start()
 		v.pass(time.Minute)
 		v.attach("v")
@@ -194,7 +194,7 @@ func TestLeaseIsReleasedOnlyWhenTheCallsInFlightHaveEnded(t *testing.T) {
 		if v.wantHolder("hub"); v.backend.Books().AttachInFlight.Now != 1 {
 			t.Error("no call is in flight")
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(5 * time.Second)
 		v.wantHolder("")
 	})
@@ -209,14 +209,14 @@ func TestLeaseIsNotGivenUpWhileACallIsInFlight(t *testing.T) {
 		v.start()
 		v.pass(time.Second)
 		v.setAway(true) // for a second connection
-		v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: publish}, {Method: fakecsi.Probe}}})
+		v.setKnobs(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: publish}, {Method: fakecsi.Probe}}})
 		v.attach("v")
 		v.pass(15 * time.Minute)
 		v.wantHolder("hub")
 		if up, n := v.status().Up, v.backend.Books().AttachInFlight.Now; up || n != 1 {
 			t.Fatalf("up %v, %d calls in flight", up, n)
 		}
-		v.turn(fakecsi.Knobs{Release: []fakecsi.Hang{{Method: publish}}})
+		v.setKnobs(fakecsi.Knobs{Release: []fakecsi.Hang{{Method: publish}}})
 		v.pass(2 * time.Second)
 		v.wantAttached("v-n")
 		v.wantHolder("")

@@ -96,7 +96,7 @@ func TestWhateverADriverAnswersIsWrittenAndShown(t *testing.T) {
 		va := w.volume(name, driver, node)
 		all, names = append(all, va), append(names, va.Name)
 	}
-	w.turn(backend, fakecsi.Knobs{Fail: faults(publish)})
+	w.setKnobs(backend, fakecsi.Knobs{Fail: faults(publish)})
 	w.start()
 	w.create(all...)
 	for _, name := range names {
@@ -113,15 +113,15 @@ func TestWhateverADriverAnswersIsWrittenAndShown(t *testing.T) {
 	for _, f := range w.hub.Drivers()[0].Failures {
 		checkShown(t, "failure", f.Text, csiclient.MaxText)
 	}
-	w.turn(backend, fakecsi.Knobs{ClearFaults: true})
+	w.setKnobs(backend, fakecsi.Knobs{ClearFaults: true})
 	w.waitAllAttached(len(names))
-	w.turn(backend, fakecsi.Knobs{Fail: faults(unpublish)})
+	w.setKnobs(backend, fakecsi.Knobs{Fail: faults(unpublish)})
 	w.delete(all...)
 	for _, name := range names {
 		va := w.waitForOne(name, "with an error", func(va *storagev1.VolumeAttachment) bool { return va.Status.DetachError != nil })
 		checkShown(t, name+": detachError", va.Status.DetachError.Message, 1024)
 	}
-	w.turn(backend, healed)
+	w.setKnobs(backend, healed)
 	w.waitNoneLeft()
 	w.checkBooks(nil)
 	for _, line := range strings.Split(w.logged(), "\n") {
@@ -137,7 +137,7 @@ func TestPublishContextThatIsTooLargeIsAClearErrorAndLosesNothing(t *testing.T) 
 	w.set(driver, func(s *registry.Settings) {
 		s.Retry = registry.Retry{Initial: 100 * time.Millisecond, Max: time.Second}
 	})
-	w.turn(backend, fakecsi.Knobs{PublishContext: map[string]string{"k": strings.Repeat("secret-word", 25<<10)}})
+	w.setKnobs(backend, fakecsi.Knobs{PublishContext: map[string]string{"k": strings.Repeat("secret-word", 25<<10)}})
 	node := w.node("n", driver)
 	fixed, left := w.volume("fixed", driver, node), w.volume("left", driver, node)
 	w.start()
@@ -155,7 +155,7 @@ func TestPublishContextThatIsTooLargeIsAClearErrorAndLosesNothing(t *testing.T) 
 	w.delete(left) // what was published is unpublished
 	w.waitFor("one left", func(all []*storagev1.VolumeAttachment) bool { return len(all) == 1 })
 	w.checkBooks(map[string]int{driver: 1})
-	w.turn(backend, fakecsi.Knobs{PublishContext: map[string]string{"": "", "a/b.c~1 ü\x00": "\u2028"}})
+	w.setKnobs(backend, fakecsi.Knobs{PublishContext: map[string]string{"": "", "a/b.c~1 ü\x00": "\u2028"}})
 	if va := w.waitAttached(fixed); va.Status.AttachmentMetadata["a/b.c~1 ü\x00"] != "\u2028" || va.Status.AttachError != nil {
 		t.Errorf("status %+v", va.Status)
 	}
@@ -231,7 +231,7 @@ func TestOddVolumeAttachmentsAreAttachedOrSayWhyNot(t *testing.T) {
 		t.Errorf("%d volumes were published, want %d", calls, published)
 	}
 	t.Run("with the longest name an Event is recorded", func(t *testing.T) {
-		w.turn(backend, failingOnce(publish, codes.Internal))
+		w.setKnobs(backend, failingOnce(publish, codes.Internal))
 		va := testbed.VolumeAttachment{Name: longest, Driver: driver, Node: node, PersistentVolume: longest}
 		w.create(va)
 		w.eventOf(longest, "AttachFailed")

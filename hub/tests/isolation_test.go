@@ -35,7 +35,7 @@ func TestHangingDriverDoesNotDelayOthers(t *testing.T) {
 	w := newWorld(t)
 	attachments := w.many(each)
 	hanging := slices.Sorted(maps.Keys(w.drivers))[0]
-	w.turn(w.backend[hanging], fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: publish}}})
+	w.setKnobs(w.backend[hanging], fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: publish}}})
 	w.set(hanging, func(s *registry.Settings) { s.Timeout = time.Hour })
 	w.start()
 	w.create(attachments...)
@@ -46,7 +46,7 @@ func TestHangingDriverDoesNotDelayOthers(t *testing.T) {
 	if got := w.backend[hanging].Books(); len(got.Attached) != 0 || got.AttachInFlight.Now == 0 {
 		t.Errorf("the hanging driver has %d volumes attached and %d calls in flight, want it to hang", len(got.Attached), got.AttachInFlight.Now)
 	}
-	w.turn(w.backend[hanging], healed)
+	w.setKnobs(w.backend[hanging], healed)
 	w.waitAllAttached(manyDrivers * each)
 	w.delete(attachments...)
 	w.waitNoneLeft()
@@ -61,7 +61,7 @@ func (w *world) many(each int) []testbed.Object {
 	var drivers, nodes []string
 	for i := range manyDrivers {
 		name, backend := w.driver(fmt.Sprintf("d%d", i), fakecsi.Options{})
-		w.turn(backend, fakecsi.AttachLatency(fakecsi.Latency{Base: 20 * time.Millisecond}))
+		w.setKnobs(backend, fakecsi.AttachLatency(fakecsi.Latency{Base: 20 * time.Millisecond}))
 		drivers = append(drivers, name)
 	}
 	for i := range 5 {
@@ -101,7 +101,7 @@ func TestAttachesThatHangLeaveWorkersToDetaches(t *testing.T) {
 		v.pass(time.Second)
 		v.many("warm", c.warm)
 		v.pass(time.Minute)
-		v.turn(hanging(publish))
+		v.setKnobs(hanging(publish))
 		v.many("hanging", 20)
 		v.pass(time.Minute)
 		if n := v.backend.Books().AttachInFlight.Now; n != c.want {
@@ -112,7 +112,7 @@ func TestAttachesThatHangLeaveWorkersToDetaches(t *testing.T) {
 		for _, va := range leaving {
 			v.wantGone(va.Name)
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 	})
 }
 
@@ -123,7 +123,7 @@ func TestDriverThatComesBackGetsItsCallsByAndBy(t *testing.T) {
 		v.register("n", "id-n")
 		v.start()
 		v.pass(time.Second)
-		v.turn(hanging(publish))
+		v.setKnobs(hanging(publish))
 		v.cut()
 		v.many("v", 50)
 		v.pass(time.Minute)
@@ -137,7 +137,7 @@ func TestDriverThatComesBackGetsItsCallsByAndBy(t *testing.T) {
 			}
 			v.pass(time.Second)
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 	})
 }
 
@@ -265,7 +265,7 @@ func TestPanicInAnyGoroutineOfADriverRestartsThatDriverAlone(t *testing.T) {
 		"the manager has acquired the lease": {at: "log Lease acquired"},
 		"the leader ends":                    {at: logOf("Draining", "active"), happen: pause},
 		"the connection is made":             {at: "connect"},
-		"the driver is dialled anew":         {"connect", func(v *virtual) { v.turn(hanging(fakecsi.Probe)); v.pass(90 * time.Second); v.turn(healed) }, 1},
+		"the driver is dialled anew":         {"connect", func(v *virtual) { v.setKnobs(hanging(fakecsi.Probe)); v.pass(90 * time.Second); v.setKnobs(healed) }, 1},
 		"the connection is taken into use":   {at: logOf("WaitingForLease", "active")},
 		"the leader begins":                  {at: logOf("Ready", "active")},
 		"a Probe":                            {at: "Probe"},
@@ -282,7 +282,7 @@ func TestPanicInAnyGoroutineOfADriverRestartsThatDriverAlone(t *testing.T) {
 		"the lease is renewed":   {at: "PUT /apis/coordination.k8s.io/v1/namespaces/hub/leases/external-attacher-leader-" + strings.ReplaceAll(virtualDriver, ".", "-"), after: 2},
 		"the volumes are listed": {at: "ListVolumes"},
 		"what is stuck is looked for": {at: "event AttachStuck", happen: func(v *virtual) {
-			v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Volume: "odd", Code: codes.Internal, Count: 8}}})
+			v.setKnobs(fakecsi.Knobs{Fail: []fakecsi.Fault{{Volume: "odd", Code: codes.Internal, Count: 8}}})
 			odd(v)
 		}},
 	} {

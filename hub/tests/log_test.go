@@ -67,7 +67,7 @@ func TestAtTheDefaultVerbosityTheFirstFailureOfAVolumeAndItsRecoveryAreOneLineEa
 			}
 		}
 		v.attach("healthy")
-		v.turn(failing(publish, codes.PermissionDenied))
+		v.setKnobs(failing(publish, codes.PermissionDenied))
 		va := v.attach("v")[0]
 		v.pass(4 * time.Second)
 		check("Attach failed", "attach", 1, "PermissionDenied")
@@ -75,10 +75,10 @@ func TestAtTheDefaultVerbosityTheFirstFailureOfAVolumeAndItsRecoveryAreOneLineEa
 		if tries < 2 {
 			t.Errorf("%d tries in five seconds, want some", tries)
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Minute)
 		check("Attached volume", "attach", tries+1, nil)
-		v.turn(failingOnce(unpublish, codes.Internal))
+		v.setKnobs(failingOnce(unpublish, codes.Internal))
 		v.delete(va)
 		v.pass(time.Minute)
 		check("Detach failed", "detach", 1, "Internal")
@@ -92,7 +92,7 @@ func TestVolumeThatFailsForHoursIsLoggedEveryTenMinutesAndWhenTheCauseChanges(t 
 		v.verbosity, v.driver.Retry.Max = 0, 10*time.Second
 		v.withNode("v")
 		v.start()
-		v.turn(failing(publish, codes.Internal))
+		v.setKnobs(failing(publish, codes.Internal))
 		v.create(v.attachment("v", "n"))
 		check := func(after time.Duration, want ...string) {
 			t.Helper()
@@ -115,8 +115,8 @@ func TestVolumeThatFailsForHoursIsLoggedEveryTenMinutesAndWhenTheCauseChanges(t 
 			all = append(all, "Internal")
 			check(10*time.Minute, all...)
 		}
-		v.turn(healed)
-		v.turn(failing(publish, codes.PermissionDenied))
+		v.setKnobs(healed)
+		v.setKnobs(failing(publish, codes.PermissionDenied))
 		check(5*time.Minute, append(all, "PermissionDenied")...)
 	})
 }
@@ -210,7 +210,7 @@ func TestManyFailingVolumesDoNotFloodTheLog(t *testing.T) {
 		v.verbosity = 0
 		v.register("n", "id-n")
 		v.start()
-		v.turn(failing(publish, codes.Internal))
+		v.setKnobs(failing(publish, codes.Internal))
 		v.many("v", volumes)
 		v.pass(time.Minute)
 		v.many("last", 1)

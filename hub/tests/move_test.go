@@ -24,12 +24,12 @@ func TestVolumeIsDetachedFromOneNodeBeforeItIsAttachedToAnother(t *testing.T) {
 	w.start()
 	w.create(first)
 	w.waitAttached(first)
-	w.turn(backend, hanging(unpublish))
+	w.setKnobs(backend, hanging(unpublish))
 	w.delete(first)
 	w.waitInFlight(backend, 1)
 	w.create(second)
 	w.fence("fence", driver, second.Node)
-	w.turn(backend, healed)
+	w.setKnobs(backend, healed)
 	w.waitAttached(second)
 	var order []string
 	for _, c := range backend.Books().Calls {
@@ -46,7 +46,7 @@ func TestVolumeIsDetachedFromOneNodeBeforeItIsAttachedToAnother(t *testing.T) {
 func TestVolumeOfASingleNodeModeHasOneCallAtATime(t *testing.T) {
 	for _, mode := range []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteOncePod} {
 		inVirtualTime(t, func(v *virtual) {
-			v.turn(hanging(publish))
+			v.setKnobs(hanging(publish))
 			vas := v.onNodes(2, mode)
 			v.start()
 			v.create(vas[0])
@@ -55,7 +55,7 @@ func TestVolumeOfASingleNodeModeHasOneCallAtATime(t *testing.T) {
 			v.pass(time.Second)
 			v.wantInFlight(1, 1)
 			v.delete(vas[1]) // it could not be attached to both
-			v.turn(healed)
+			v.setKnobs(healed)
 			v.pass(time.Second)
 			v.wantAttached(vas[0].Name)
 			v.wantCalls("v", "publish id-n0")
@@ -106,13 +106,13 @@ func TestVolumeOfAMultiNodeModeHasACallForEachNodeAtATime(t *testing.T) {
 	}, func(v *virtual, c row) {
 		v.driver.ParallelMultiNode = !c.serial
 		vas := v.onNodes(nodeCount, c.mode)
-		v.turn(hanging(publish))
+		v.setKnobs(hanging(publish))
 		v.slow(100*time.Millisecond, patches("persistentvolumes"))
 		stop := v.start()
 		v.createAll(vas)
 		v.pass(time.Second)
 		v.wantInFlight(c.attach, nodeCount-c.attach)
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Minute)
 		for _, va := range vas {
 			v.wantAttached(va.Name)
@@ -123,11 +123,11 @@ func TestVolumeOfAMultiNodeModeHasACallForEachNodeAtATime(t *testing.T) {
 		}
 		c.between(v, stop)
 		v.pass(time.Second)
-		v.turn(hanging(unpublish))
+		v.setKnobs(hanging(unpublish))
 		v.deleteAll(vas)
 		v.pass(time.Second)
 		v.wantInFlight(c.detach, nodeCount-c.detach)
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Minute)
 		for _, va := range vas {
 			v.wantGone(va.Name)
@@ -139,7 +139,7 @@ func TestVolumeOfAMultiNodeModeHasACallForEachNodeAtATime(t *testing.T) {
 func TestHangingNodeDoesNotHoldUpTheOtherNodesOfAVolume(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		vas := v.onNodes(nodeCount, corev1.ReadWriteMany)
-		hang := func(m fakecsi.Method) { v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: m, Node: "id-n0"}}}) }
+		hang := func(m fakecsi.Method) { v.setKnobs(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: m, Node: "id-n0"}}}) }
 		hang(publish)
 		v.start()
 		v.create(vas[0])
@@ -149,7 +149,7 @@ func TestHangingNodeDoesNotHoldUpTheOtherNodesOfAVolume(t *testing.T) {
 		for _, va := range vas[1 : nodeCount-1] {
 			v.wantAttached(va.Name)
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Second)
 		hang(unpublish)
 		v.delete(vas[0])
@@ -162,7 +162,7 @@ func TestHangingNodeDoesNotHoldUpTheOtherNodesOfAVolume(t *testing.T) {
 		for _, va := range vas[1:] {
 			v.wantGone(va.Name)
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Second)
 		v.wantNothingAttached()
 	})
@@ -171,7 +171,7 @@ func TestHangingNodeDoesNotHoldUpTheOtherNodesOfAVolume(t *testing.T) {
 func TestChangeOfParallelMultiNodeTakesEffectWhileCallsWait(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.driver.ParallelMultiNode = false
-		v.turn(hanging(publish))
+		v.setKnobs(hanging(publish))
 		vas := v.onNodes(nodeCount, corev1.ReadWriteMany)
 		const early = nodeCount / 2
 		v.start()
@@ -189,7 +189,7 @@ func TestChangeOfParallelMultiNodeTakesEffectWhileCallsWait(t *testing.T) {
 		v.createAll(vas[early:])
 		v.pass(time.Second)
 		v.wantInFlight(early, nodeCount-early)
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Minute)
 		for _, va := range vas {
 			v.wantAttached(va.Name)
@@ -210,7 +210,7 @@ func TestHangingNodeDoesNotHoldUpTheDetachOfWhatWasLeftAttachedElsewhere(t *test
 		stop := v.start()
 		v.createAll(vas)
 		v.pass(time.Second)
-		v.turn(failing(unpublish, codes.Internal))
+		v.setKnobs(failing(unpublish, codes.Internal))
 		v.deleteAll(vas)
 		v.pass(time.Second)
 		for _, va := range vas {
@@ -218,7 +218,7 @@ func TestHangingNodeDoesNotHoldUpTheDetachOfWhatWasLeftAttachedElsewhere(t *test
 		}
 		v.pass(time.Second)
 		v.wantDangling(6)
-		v.turn(fakecsi.Knobs{ClearFaults: true, Hang: []fakecsi.Hang{{Method: unpublish, Node: "id-n0"}}})
+		v.setKnobs(fakecsi.Knobs{ClearFaults: true, Hang: []fakecsi.Hang{{Method: unpublish, Node: "id-n0"}}})
 		if letGo {
 			go stop()
 		}
@@ -226,7 +226,7 @@ func TestHangingNodeDoesNotHoldUpTheDetachOfWhatWasLeftAttachedElsewhere(t *test
 		if at := v.backend.Books().Attached["v"]; len(at) != 1 || !v.has("v", "id-n0") {
 			v.t.Errorf("attached to %v, want id-n0 alone", at)
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(2 * time.Minute)
 		v.wantNothingAttached()
 	})
@@ -271,7 +271,7 @@ func TestAttachElsewhereWaitsForADetachUntilTheDriverHasAnsweredIt(t *testing.T)
 			v.t.Errorf("%d calls to attach it elsewhere; want some: %v", n, c.asked)
 		}
 		v.api.Intercept(nil)
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(2 * time.Minute)
 		v.wantAttached(elsewhere.Name)
 		if v.has("v", "id-n") {
@@ -307,7 +307,7 @@ func TestDetachesThatTimeOutDoNotStarveTheAttachElsewhere(t *testing.T) {
 			for _, va := range vas {
 				v.write(written(va, "id-"+va.Node))
 			}
-			v.turn(hanging(unpublish))
+			v.setKnobs(hanging(unpublish))
 			v.start()
 			v.pass(time.Second)
 			v.deleteAll(vas)
@@ -317,7 +317,7 @@ func TestDetachesThatTimeOutDoNotStarveTheAttachElsewhere(t *testing.T) {
 			if v.calls(publish, "v", "id-z") == 0 {
 				t.Errorf("with %d detaches the driver was not asked to publish the volume on node z within %v: when each detach has had a try", n, want)
 			}
-			v.turn(healed)
+			v.setKnobs(healed)
 		})
 	}
 }

@@ -20,11 +20,11 @@ import (
 func TestNodeThatGetsAnotherIDWhileItsVolumeIsAttachedHasItUnderTheNewIDOnly(t *testing.T) {
 	eachInVirtualTime(t, map[string]func(v *virtual){
 		"during the publish": func(v *virtual) {
-			v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: publish, Node: "id-n", AfterEffect: true}}})
+			v.setKnobs(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: publish, Node: "id-n", AfterEffect: true}}})
 			v.attach("v")
 			v.register("n", "id-new")
 			v.pass(time.Second)
-			v.turn(healed)
+			v.setKnobs(healed)
 		},
 		"between the publish and a status that is written at the second try": func(v *virtual) {
 			var failed atomic.Bool
@@ -109,7 +109,7 @@ func TestFinalizerStaysUntilTheVolumeIsDetachedWhereItWas(t *testing.T) {
 			t.Error("the finalizer has gone before the volume is detached")
 		}
 		stop() // nothing is remembered
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.start()
 		v.pass(time.Minute)
 		v.wantGone(va.Name)
@@ -130,7 +130,7 @@ func TestVolumeIsDetachedAtItsOldNodeIDBeforeThatIsForgotten(t *testing.T) {
 		"another node hangs":                {fakecsi.Knobs{Hang: []fakecsi.Hang{{Node: "id-m"}}}, []string{"unpublish id-n", "publish id-new"}},
 	}, func(v *virtual, c row) {
 		v.driver.Retry.Initial, v.driver.Retry.Max = time.Hour, time.Hour // only the event can make it try again
-		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: publish, Node: "id-n", Code: codes.Internal, Count: 1, AfterEffect: true}}})
+		v.setKnobs(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: publish, Node: "id-n", Code: codes.Internal, Count: 1, AfterEffect: true}}})
 		v.register("n", "id-n")
 		v.register("m", "id-m")
 		v.volume("v", corev1.ReadWriteMany)
@@ -140,7 +140,7 @@ func TestVolumeIsDetachedAtItsOldNodeIDBeforeThatIsForgotten(t *testing.T) {
 		if noted := v.get("v-n").Annotations[attach.AnnotationNodeID]; noted != "id-n" || !v.has("v", "id-n") {
 			v.t.Errorf("noted at %q, attached there %v", noted, v.has("v", "id-n"))
 		}
-		v.turn(c.unpublish)
+		v.setKnobs(c.unpublish)
 		if c.unpublish.Hang != nil {
 			v.create(v.attachment("v", "m"))
 			v.pass(time.Second)
@@ -149,7 +149,7 @@ func TestVolumeIsDetachedAtItsOldNodeIDBeforeThatIsForgotten(t *testing.T) {
 		v.pass(time.Second)
 		v.wantAttachedAs("id-new")
 		v.wantCalls("v", c.calls...)
-		v.turn(healed)
+		v.setKnobs(healed)
 	})
 }
 
@@ -160,7 +160,7 @@ func TestNoteOfATargetStaysUntilTheDriverWasAskedToDetachThere(t *testing.T) {
 		v.create(testbed.Secret{Name: "publish", Data: map[string]string{"key": "one"}})
 		v.register("n", "id-n")
 		v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, Secret: secretRef("publish")})
-		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{
+		v.setKnobs(fakecsi.Knobs{Fail: []fakecsi.Fault{
 			{Method: publish, Code: codes.Internal, Count: 1, AfterEffect: true},
 			{Method: unpublish, Node: "id-n", Code: codes.Internal},
 		}})
@@ -178,7 +178,7 @@ func TestNoteOfATargetStaysUntilTheDriverWasAskedToDetachThere(t *testing.T) {
 		v.pass(2 * time.Minute)
 		v.wantAttachedAs("id-new")
 		v.wantDangling(1)
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(2 * time.Minute)
 		v.wantCalls("v", "publish id-new", "unpublish id-n")
 		v.wantDangling(0)

@@ -290,7 +290,7 @@ func TestObservedDriverThatIsNotReadyCostsNoReads(t *testing.T) {
 		v.pass(time.Hour) // the VolumeAttachment is tried with its longest backoff
 		well := reads(func() {})
 		notReady := true
-		if got := reads(func() { v.turn(fakecsi.Knobs{NotReady: &notReady}) }); got > well+1 {
+		if got := reads(func() { v.setKnobs(fakecsi.Knobs{NotReady: &notReady}) }); got > well+1 {
 			t.Errorf("%d reads in an hour in which the driver is not ready, %d in one in which it is", got, well)
 		}
 	})

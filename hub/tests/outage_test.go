@@ -42,7 +42,7 @@ func TestAPIServerThatStopsInTheMiddleOfAttachesLosesAndDoublesNone(t *testing.T
 		return s, err
 	}
 	driver, backend := w.driver("d", fakecsi.Options{})
-	w.turn(backend, fakecsi.Knobs{Latency: map[fakecsi.Method]fakecsi.Latency{publish: {Base: 100 * time.Millisecond}}})
+	w.setKnobs(backend, fakecsi.Knobs{Latency: map[fakecsi.Method]fakecsi.Latency{publish: {Base: 100 * time.Millisecond}}})
 	nodes := []string{w.node("n0", driver), w.node("n1", driver), w.node("n2", driver), w.node("n3", driver)}
 	var volumes, vas []testbed.Object
 	for i := range n {
@@ -216,7 +216,7 @@ func TestCallsInFlightSurviveADialAnew(t *testing.T) {
 		v.options.Grace = time.Minute
 		v.driver.Timeout, v.driver.StuckAfter = 24*time.Hour, 24*time.Hour
 		v.silent(func(ctx context.Context, call func(context.Context) error) error { return call(ctx) })
-		v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Volume: "long"}, {Volume: "longer"}}})
+		v.setKnobs(fakecsi.Knobs{Hang: []fakecsi.Hang{{Volume: "long"}, {Volume: "longer"}}})
 		v.withNode("long", "longer", "later")
 		stop := v.start()
 		v.attach("long", "longer")
@@ -224,7 +224,7 @@ func TestCallsInFlightSurviveADialAnew(t *testing.T) {
 		v.attach("later")
 		v.wantSecondConnection()
 		v.wantAttached("later-n")
-		v.turn(fakecsi.Knobs{Release: []fakecsi.Hang{{Volume: "long"}}})
+		v.setKnobs(fakecsi.Knobs{Release: []fakecsi.Hang{{Volume: "long"}}})
 		v.pass(time.Second)
 		v.wantAttached("long-n")
 		if n := v.begun(publish); n != 3 {
@@ -245,12 +245,12 @@ func TestCallsInFlightSurviveADialAnew(t *testing.T) {
 func TestADriverThatIsNotReadyForLongKeepsItsConnection(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.driver.Timeout = 24 * time.Hour
-		v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Volume: "v"}}})
+		v.setKnobs(fakecsi.Knobs{Hang: []fakecsi.Hang{{Volume: "v"}}})
 		v.withNode("v", "waits")
 		v.start()
 		v.attach("v")
 		notReady := true
-		v.turn(fakecsi.Knobs{NotReady: &notReady})
+		v.setKnobs(fakecsi.Knobs{NotReady: &notReady})
 		v.pass(time.Minute)
 		v.attach("waits")
 		for range 60 {
@@ -258,7 +258,7 @@ func TestADriverThatIsNotReadyForLongKeepsItsConnection(t *testing.T) {
 			v.wantState("meanwhile", status.StateProbing, "not ready")
 		}
 		v.wantCalls("waits")
-		v.turn(fakecsi.Knobs{NotReady: new(bool), ReleaseAll: true})
+		v.setKnobs(fakecsi.Knobs{NotReady: new(bool), ReleaseAll: true})
 		v.pass(2 * time.Minute)
 		v.wantState("in the end", status.StateReady, "")
 		v.wantAttached("v-n", "waits-n")
@@ -272,10 +272,10 @@ func TestDriverWhoseProbeHangsIsNotReady(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.start()
 		v.pass(time.Second)
-		v.turn(hanging(fakecsi.Probe))
+		v.setKnobs(hanging(fakecsi.Probe))
 		v.pass(53 * time.Second) // an interval, and two Probes with their time limits
 		v.wantState("while a Probe hangs", status.StateProbing, "")
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(30 * time.Second)
 		v.wantState("when Probes are answered again", status.StateReady, "")
 	})
@@ -287,8 +287,8 @@ func TestAnAnswerToACallKeepsAConnectionWhoseProbesHang(t *testing.T) {
 		v.withNode("v")
 		v.start()
 		v.pass(time.Second)
-		v.turn(hanging(fakecsi.Probe))
-		v.turn(fakecsi.Knobs{Latency: map[fakecsi.Method]fakecsi.Latency{publish: {Base: 50 * time.Second}}}) // until the second Probe hangs
+		v.setKnobs(hanging(fakecsi.Probe))
+		v.setKnobs(fakecsi.Knobs{Latency: map[fakecsi.Method]fakecsi.Latency{publish: {Base: 50 * time.Second}}}) // until the second Probe hangs
 		v.create(v.attachment("v", "n"))
 		v.pass(80 * time.Second)
 		v.wantAttached("v-n")
@@ -299,7 +299,7 @@ func TestAnAnswerToACallKeepsAConnectionWhoseProbesHang(t *testing.T) {
 		if v.connections() < 2 {
 			t.Error("the driver was not dialled anew when it had answered nothing for 30 s")
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 	})
 }
 
@@ -322,8 +322,8 @@ func TestVolumeWhoseCallsSilenceTheDriverKeepsItsBackoff(t *testing.T) {
 			defer cancel()
 			return s.Probe(ctx)
 		}
-		v.turn(failing(publish, codes.Internal))
-		v.turn(fakecsi.Knobs{Latency: map[fakecsi.Method]fakecsi.Latency{publish: {Base: 2 * time.Minute}}})
+		v.setKnobs(failing(publish, codes.Internal))
+		v.setKnobs(fakecsi.Knobs{Latency: map[fakecsi.Method]fakecsi.Latency{publish: {Base: 2 * time.Minute}}})
 		v.withNode("v")
 		v.start()
 		v.attach("v")
@@ -416,7 +416,7 @@ func TestVolumeWhosePublishEndsTheDriverDoesNotKeepOthersFromBeingAttached(t *te
 	eachInVirtualTime(t, map[string]time.Duration{"restarted at once": 0, "restarted after 5m, as a container that crashes often": 5 * time.Minute}, func(v *virtual, back time.Duration) {
 		v.driver.Drift.Interval = 0
 		ends := v.fatalTo(back, func(c sessionCall) bool { return c.method == publish && c.volume == "bad" })
-		v.turn(fakecsi.AttachLatency(fakecsi.Latency{Base: 5 * time.Second})) // of all other volumes
+		v.setKnobs(fakecsi.AttachLatency(fakecsi.Latency{Base: 5 * time.Second})) // of all other volumes
 		v.withNode("bad")
 		v.start()
 		v.attach("bad")
@@ -478,7 +478,7 @@ func TestListingThatEndsTheDriverIsRepeatedLessAndLess(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		var well atomic.Bool
 		ends := v.fatalTo(0, func(c sessionCall) bool { return c.method == fakecsi.ListVolumes && !well.Load() })
-		v.turn(fakecsi.AttachLatency(fakecsi.Latency{Base: 20 * time.Minute}))
+		v.setKnobs(fakecsi.AttachLatency(fakecsi.Latency{Base: 20 * time.Minute}))
 		v.driver.Timeout = time.Hour
 		v.withNode("v")
 		v.start()

@@ -20,17 +20,17 @@ import (
 // newTrial makes the objects of a trial and starts its replicas.
 func newTrial(v *virtual, seed uint64, logs bool) *trial {
 	random := rand.New(rand.NewPCG(seed, 1))
-	t := &trial{virtual: v, scenario: scenario(seed % uint64(scenarios)), random: random, faults: rand.New(rand.NewPCG(seed, 2)), strays: rand.New(rand.NewPCG(seed, 3)), others: rand.New(rand.NewPCG(seed, 4)), logs: logs,
+	t := &trial{virtual: v, scenario: scenario(seed % uint64(scenarios)), random: random, faults: rand.New(rand.NewPCG(seed, 2)), unowned: rand.New(rand.NewPCG(seed, 3)), others: rand.New(rand.NewPCG(seed, 4)), logs: logs,
 		held: map[string]bool{}, began: time.Now(), definitive: 8, contested: map[string]bool{}, metFault: map[string]time.Time{}, unnamed: map[string]time.Time{}, atOnce: map[string]int{}}
 	v.observe, v.violates = t.saw, true // saw judges them
 	v.driver.ParallelMultiNode = random.IntN(4) > 0
 	v.driver.Timeout = []time.Duration{10 * time.Second, 2 * time.Minute}[random.IntN(2)]
-	if t.strays.IntN(2) == 0 {
+	if t.unowned.IntN(2) == 0 {
 		v.driver.Drift.Unexpected = registry.UnexpectedDetach
 	}
 	v.driver.Workers = []int{2, 20}[random.IntN(2)]
 	latency := []time.Duration{0, 0, 200 * time.Millisecond, 3 * time.Second}[random.IntN(4)]
-	v.turn(fakecsi.AttachLatency(fakecsi.Latency{Base: latency}))
+	v.setKnobs(fakecsi.AttachLatency(fakecsi.Latency{Base: latency}))
 	for i := range 3 + random.IntN(2) {
 		n := &trialNode{name: fmt.Sprintf("n%d", i), id: fmt.Sprintf("n%d-id0", i)}
 		v.register(n.name, n.id)
@@ -102,12 +102,12 @@ func (t *trial) takeStep() {
 
 // attachBehindTheBack attaches a volume at a node, at times, without a VolumeAttachment and without a call.
 func (t *trial) attachBehindTheBack() {
-	if t.driver.Drift.Unexpected != registry.UnexpectedDetach || t.strays.IntN(8) > 0 {
+	if t.driver.Drift.Unexpected != registry.UnexpectedDetach || t.unowned.IntN(8) > 0 {
 		return
 	}
-	volume, node := t.volumes[t.strays.IntN(len(t.volumes))], t.nodes[t.strays.IntN(len(t.nodes))]
+	volume, node := t.volumes[t.unowned.IntN(len(t.volumes))], t.nodes[t.unowned.IntN(len(t.nodes))]
 	t.say("STEP %s is attached at %s by hand", volume.name, node.id)
-	if t.strays.IntN(2) == 0 {
+	if t.unowned.IntN(2) == 0 {
 		t.say("STEP the kubelet of %s uses %s", node.name, volume.name)
 		t.inUse(node.name, volume.name)
 	} else {
@@ -200,7 +200,7 @@ func (t *trial) endFaults(step int) {
 
 // heal ends what has no end of its own.
 func (t *trial) heal() {
-	t.turn(healed)
+	t.setKnobs(healed)
 	for _, r := range t.replicas {
 		r.start()
 	}
@@ -376,7 +376,7 @@ func (t *trial) failCalls() {
 		t.definitive -= fault.Count
 	}
 	t.say("STEP calls fail: %+v", fault)
-	t.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{fault}})
+	t.setKnobs(fakecsi.Knobs{Fail: []fakecsi.Fault{fault}})
 }
 
 // hangCalls makes the calls of one volume hang, or the Probes of the driver.
@@ -386,10 +386,10 @@ func (t *trial) hangCalls() {
 		hang = fakecsi.Hang{Method: fakecsi.Probe}
 	}
 	t.say("STEP calls hang: %+v", hang)
-	t.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{hang}})
+	t.setKnobs(fakecsi.Knobs{Hang: []fakecsi.Hang{hang}})
 	t.later(func() {
 		t.say("END calls do not hang any more: %+v", hang)
-		t.turn(fakecsi.Knobs{Release: []fakecsi.Hang{hang}})
+		t.setKnobs(fakecsi.Knobs{Release: []fakecsi.Hang{hang}})
 	})
 }
 
@@ -425,10 +425,10 @@ func (t *trial) setRefused(to bool) (was bool) {
 func (t *trial) notReady() {
 	t.say("STEP the driver is not ready")
 	yes, no := true, false
-	t.turn(fakecsi.Knobs{NotReady: &yes})
+	t.setKnobs(fakecsi.Knobs{NotReady: &yes})
 	t.later(func() {
 		t.say("END the driver is ready")
-		t.turn(fakecsi.Knobs{NotReady: &no})
+		t.setKnobs(fakecsi.Knobs{NotReady: &no})
 	})
 }
 

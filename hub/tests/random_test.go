@@ -93,7 +93,7 @@ type trial struct {
 	*virtual
 	scenario scenario
 	random   *rand.Rand // of the steps; used by the goroutine of the test alone
-	strays   *rand.Rand // of what is attached by hand; used likewise
+	unowned  *rand.Rand // of what is attached by hand; used likewise
 	others   *rand.Rand // of what kubelets use and of attachRequired; used likewise
 	replicas []*replica
 	volumes  []trialVolume

@@ -106,14 +106,14 @@ func TestStatusIsWrittenBeforeTheDetachOfWhatIsNotBeingDeleted(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.start()
 		va := v.attached()
-		v.turn(hanging(unpublish))
+		v.setKnobs(hanging(unpublish))
 		writes := v.patched()
 		v.attachRequired(false)
 		v.pass(time.Second)
 		if got := v.get(va.Name); got.Status.Attached || !hasOwnFinalizer(got, virtualDriver) {
 			t.Errorf("during the call: %+v, finalizers %v", got.Status, got.Finalizers)
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Second)
 		v.wantWhole("afterwards", false)
 		if got := v.patched() - writes; got != 2 || v.begun(unpublish) != 1 {

@@ -34,12 +34,12 @@ func TestASecretOfAPublishIsTakenOutOfErrorsOfProbeAndListVolumes(t *testing.T) 
 		v.attach("v")
 		v.wantAttached("v-n")
 		leak := "login admin:" + password + " (" + base64.StdEncoding.EncodeToString([]byte(password)) + ") failed"
-		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ListVolumes, Code: codes.Internal, Message: leak}}})
+		v.setKnobs(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ListVolumes, Code: codes.Internal, Message: leak}}})
 		v.pass(10 * time.Minute)
 		if log := v.log.String(); !strings.Contains(log, "ListVolumes failed") || shows(log) {
 			t.Errorf("log after ListVolumes has failed: %s", log)
 		}
-		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.Probe, Code: codes.Internal, Message: leak}}})
+		v.setKnobs(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.Probe, Code: codes.Internal, Message: leak}}})
 		v.pass(45 * time.Second) // before it is dialled anew
 		d := v.status()
 		if !strings.Contains(d.Reason, "login admin:[secret]") || shows(d.Reason+d.ConnectionError.Text+v.log.String()) {
@@ -197,7 +197,7 @@ func TestSecretsAreThoseOfTheMomentOfEachTry(t *testing.T) {
 		v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Secret: secretRef("first")},
 			testbed.PersistentVolume{Name: "none", Driver: virtualDriver})
 		v.start()
-		v.turn(failing(publish, codes.Unauthenticated))
+		v.setKnobs(failing(publish, codes.Unauthenticated))
 		v.attach("v", "none")
 		if e := v.get("v-n").Status.AttachError; e == nil || e.ErrorCode != nil || !strings.Contains(e.Message, "secret default/first") {
 			t.Errorf("attachError %+v, want the missing secret to be named, without a code", e)

@@ -23,7 +23,7 @@ func TestWhatAVolumeAttachmentWaitsForIsShownByKind(t *testing.T) {
 	// twice asks for two attaches, of which the second is shown.
 	twice := func(first, second testbed.VolumeAttachment) func(*virtual) string {
 		return func(v *virtual) string {
-			v.turn(hanging(publish))
+			v.setKnobs(hanging(publish))
 			v.start()
 			v.create(first)
 			v.pass(time.Second)
@@ -51,7 +51,7 @@ func TestWhatAVolumeAttachmentWaitsForIsShownByKind(t *testing.T) {
 		"for a detach from another node": {func(v *virtual) string {
 			v.start()
 			va := v.attach("v")[0]
-			v.turn(hanging(unpublish))
+			v.setKnobs(hanging(unpublish))
 			v.delete(va)
 			v.create(v.attachment("v", "n2"))
 			return "v-n2"
@@ -63,7 +63,7 @@ func TestWhatAVolumeAttachmentWaitsForIsShownByKind(t *testing.T) {
 			v.refuseToDetach("id-n", codes.Internal)
 			v.delete(va)
 			v.pass(time.Second)
-			v.turn(fakecsi.Knobs{ClearFaults: true, Hang: []fakecsi.Hang{{Method: unpublish}}})
+			v.setKnobs(fakecsi.Knobs{ClearFaults: true, Hang: []fakecsi.Hang{{Method: unpublish}}})
 			v.stripFinalizers(va.Name)
 			v.pass(time.Minute) // the next try
 			v.create(v.attachment("v", "n2"))
@@ -87,7 +87,7 @@ func TestWhatAVolumeAttachmentWaitsForIsShownByKind(t *testing.T) {
 			v.t.Errorf("%+v, want that it waits for %+v", a, c.want)
 		}
 		v.delete(testbed.VolumeAttachment{Name: asked})
-		v.turn(healed)
+		v.setKnobs(healed)
 	})
 }
 
@@ -125,7 +125,7 @@ func TestAVolumeAttachmentThatIsNotServedShowsTheOperationThatIsDueAndSinceWhen(
 func TestTheCauseOfTheLastErrorIsShown(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.withNode("v", "other")
-		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: publish, Code: codes.Internal, Message: `csinode "n" not found`}}})
+		v.setKnobs(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: publish, Code: codes.Internal, Message: `csinode "n" not found`}}})
 		v.start()
 		v.create(v.attachment("v", "n"), v.attachment("other", "unknown-node"))
 		v.pass(time.Second)
@@ -147,7 +147,7 @@ func TestCallInFlightIsShownWithItsBegin(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.driver.Timeout = time.Hour
 		v.withNode("a", "b")
-		v.turn(hanging(publish))
+		v.setKnobs(hanging(publish))
 		v.start()
 		v.pass(time.Second)
 		began := time.Now()
@@ -166,7 +166,7 @@ func TestCallInFlightIsShownWithItsBegin(t *testing.T) {
 		if a := v.seen("b-n"); a.State != status.Attaching || a.Call.Method != method || a.Call.VolumeAttachment != "b-n" || a.Call.Since.Sub(began) < time.Minute {
 			t.Errorf("%+v, want its own call", a)
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Second)
 		if d := v.status(); !d.UnansweredSince.IsZero() || !d.Work().OldestCall.Since.IsZero() {
 			t.Errorf("after the answers: unanswered since %s, oldest call %+v", d.UnansweredSince, d.Work().OldestCall)
@@ -181,7 +181,7 @@ func TestCallInFlightIsShownWithItsBegin(t *testing.T) {
 func TestDriverThatAnswersNothingIsUnansweredSinceItsFirstCall(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.withNode("a")
-		v.turn(hanging(publish))
+		v.setKnobs(hanging(publish))
 		v.start()
 		v.pass(time.Second)
 		began := time.Now()
@@ -190,8 +190,8 @@ func TestDriverThatAnswersNothingIsUnansweredSinceItsFirstCall(t *testing.T) {
 		if since := v.status().UnansweredSince; since.IsZero() || since.Sub(began) > time.Second {
 			t.Errorf("unanswered since %s, want %s", since, began)
 		}
-		v.turn(healed)
-		v.turn(failing(publish, codes.Internal)) // an error is an answer
+		v.setKnobs(healed)
+		v.setKnobs(failing(publish, codes.Internal)) // an error is an answer
 		v.pass(10 * time.Minute)
 		if since := v.status().UnansweredSince; !since.IsZero() {
 			t.Errorf("unanswered since %s, and it answers errors", since)
@@ -203,7 +203,7 @@ func TestStatusOfAStuckVolumeSaysSinceWhenAndWhy(t *testing.T) {
 	webhook := func(code int) func(*virtual) {
 		return func(v *virtual) { v.reply(code, patches("persistentvolumes")) }
 	}
-	hang := func(v *virtual) { v.turn(hanging(publish)) }
+	hang := func(v *virtual) { v.setKnobs(hanging(publish)) }
 	type row struct {
 		workers int
 		first   string // volume that is asked for on another node before
@@ -213,9 +213,9 @@ func TestStatusOfAStuckVolumeSaysSinceWhenAndWhy(t *testing.T) {
 		state   status.AttachmentState
 	}
 	eachInVirtualTime(t, map[string]row{
-		"the driver fails":                  {20, "", func(v *virtual) { v.turn(failing(publish, codes.Internal)) }, "Internal", " failed tries, last error: rpc error: code = Internal", status.Stuck},
+		"the driver fails":                  {20, "", func(v *virtual) { v.setKnobs(failing(publish, codes.Internal)) }, "Internal", " failed tries, last error: rpc error: code = Internal", status.Stuck},
 		"the driver is away":                {20, "", (*virtual).cut, "", "not connected", status.Stuck},
-		"a call hangs after a try":          {20, "", func(v *virtual) { v.turn(failingOnce(publish, codes.Canceled)) }, "Canceled", ", 1 failed try, ControllerPublishVolume unanswered since ", status.Stuck},
+		"a call hangs after a try":          {20, "", func(v *virtual) { v.setKnobs(failingOnce(publish, codes.Canceled)) }, "Canceled", ", 1 failed try, ControllerPublishVolume unanswered since ", status.Stuck},
 		"all workers are busy":              {1, "other", hang, "", "Z, waiting for a worker of the driver: all that it may have are busy", status.Stuck},
 		"other work on a volume":            {20, "a", hang, "", "Z, waiting for other work on the same volume", status.Stuck},
 		"an admission webhook is down":      {20, "", webhook(http.StatusInternalServerError), "add finalizer to persistentvolume", "add finalizer to persistentvolume", status.Stuck},
@@ -263,7 +263,7 @@ func TestStatusOfAStuckVolumeSaysSinceWhenAndWhy(t *testing.T) {
 		}
 		v.api.Intercept(nil)
 		v.mend()
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(2 * time.Minute)
 		v.wantAttached("a-n")
 	})

@@ -319,7 +319,7 @@ func TestNewObjectOfTheSameNameAfterAMissedDeletionIsAnotherOne(t *testing.T) {
 		v.pass(time.Second)
 		v.register("other", "id-other")
 		v.api.HoldWatches("volumeattachments")
-		v.turn(failing(publish, codes.Internal))
+		v.setKnobs(failing(publish, codes.Internal))
 		v.stripFinalizers(va.Name)
 		v.delete(va)
 		va.Node = "other"

@@ -131,10 +131,10 @@ func TestDrainDetachesNothingThatIsInUseAndReadsEachNodeOnce(t *testing.T) {
 		}
 		v.pass(time.Second)
 		v.inUse("n", used...)
-		v.turn(failing(unpublish, codes.Internal))
+		v.setKnobs(failing(unpublish, codes.Internal))
 		v.vanish(vas...)
 		v.pass(time.Second)
-		v.turn(healed)
+		v.setKnobs(healed)
 		tried, read := v.begun(unpublish), v.api.Count("get", "nodes")
 		stop()
 		if got, reads := v.begun(unpublish)-tried, v.api.Count("get", "nodes")-read; got != 10 || reads != 1 {
@@ -217,7 +217,7 @@ func TestVolumeLeftAttachedEndsWhenTheDriverListsItElsewhere(t *testing.T) {
 		"listed without its nodes":                        {[]csiclient.Published{{"v": {Unknown: true}}}, refuse, false, 0},
 		"not listed":                                      {[]csiclient.Published{{}}, refuse, false, 0},
 		"listed elsewhere every other time":               {[]csiclient.Published{at("id-other"), at("id-n")}, refuse, false, 0},
-		"listed elsewhere, and no answer so far":          {elsewhere, func(v *virtual) { v.turn(hanging(unpublish)) }, false, 0},
+		"listed elsewhere, and no answer so far":          {elsewhere, func(v *virtual) { v.setKnobs(hanging(unpublish)) }, false, 0},
 		"listed elsewhere, and the driver was not asked":  {elsewhere, func(v *virtual) { v.delete(testbed.Secret{Name: "first"}) }, false, 0},
 	}, func(v *virtual, c row) {
 		v.driver.Timeout, v.driver.Drift.Action = cmp.Or(c.timeout, 10*time.Second), registry.DriftReport
@@ -249,7 +249,7 @@ func TestVolumeLeftAttachedEndsWhenTheDriverListsItElsewhere(t *testing.T) {
 		if n := len(v.backend.Books().CallsOf(unpublish, "v")); c.ends && n > 3 {
 			v.t.Errorf("%d calls, want none after the listings", n)
 		}
-		v.turn(healed)
+		v.setKnobs(healed)
 	})
 }
 
@@ -261,7 +261,7 @@ func TestVolumeLeftAttachedIsDetachedWithTheSecretOfItsPublish(t *testing.T) {
 		v.refuseToDetach("id-n", codes.Internal)
 		v.deleteWithoutDetach(va)
 		v.recreate(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Handle: handle, Secret: secretRef("second")})
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Hour)
 		v.wantDangling(0)
 		if got := v.backend.LastUnpublish("v").GetSecrets()["key"]; got != "one" {
@@ -333,7 +333,7 @@ func TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt(t *testin
 				before := v.calls(unpublish, "v", "id-n")
 				c.after(v)
 				v.pass(time.Minute)
-				v.turn(healed)
+				v.setKnobs(healed)
 				if n := v.calls(unpublish, "v", "id-n"); n != before {
 					v.t.Fatalf("%d calls while another one has the lease", n-before)
 				}
@@ -388,7 +388,7 @@ func TestVolumeLeftAttachedIsRememberedWhateverComesBetween(t *testing.T) {
 		between(v)
 		v.pass(time.Minute)
 		v.wantDangling(1)
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(15 * time.Minute)
 		v.wantCalls("v", "publish id-n", "unpublish id-n")
 		v.wantDangling(0)
@@ -430,7 +430,7 @@ func TestNewObjectOfANameThatTakesOverWhatTheOldOneLeftPublishesAgain(t *testing
 		v.wantDangling(1)
 		v.create(va)
 		v.pass(time.Minute)
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Hour)
 		v.wantAttached(va.Name)
 		if len(v.get(va.Name).Status.AttachmentMetadata) == 0 {
@@ -450,7 +450,7 @@ func TestAttachElsewhereWaitsWhileItIsNotClearWhoHasWhatWasLeftAttached(t *testi
 		v.reply(http.StatusInternalServerError, patches("volumeattachments", va.Name)) // the next one of the name cannot begin
 		v.create(va)
 		v.pass(10 * time.Second)
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.wantDangling(1)
 		v.delete(va)
 		v.create(v.attachment("v", "other"))
@@ -462,17 +462,17 @@ func TestAttachElsewhereWaitsWhileItIsNotClearWhoHasWhatWasLeftAttached(t *testi
 func TestVolumeOfAnAttachmentThatVanishedIsDetachedBeforeTheDriverIsLetGo(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.driver.Retry.Initial, v.driver.Retry.Max = time.Hour, time.Hour
-		v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Volume: "unseen"}}})
+		v.setKnobs(fakecsi.Knobs{Hang: []fakecsi.Hang{{Volume: "unseen"}}})
 		v.withNode("unseen", "refused", "staying")
 		stop := v.start()
 		vas := v.attach("unseen", "refused", "staying")
-		v.turn(failing(unpublish, codes.Internal))
+		v.setKnobs(failing(unpublish, codes.Internal))
 		v.vanish(vas[1]) // the driver refuses to detach it, once
 		v.pass(time.Second)
 		v.api.HoldWatches("volumeattachments") // the hub does not hear of the end of the other one
 		v.stripFinalizers(vas[0].Name)
 		v.delete(vas[0])
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(time.Second)
 		v.wantUnpublishes("before", 1, 1)
 		stop()

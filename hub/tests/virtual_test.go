@@ -107,8 +107,8 @@ func (v *virtual) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// turn changes how the driver behaves.
-func (v *virtual) turn(k fakecsi.Knobs) {
+// setKnobs changes how the driver behaves.
+func (v *virtual) setKnobs(k fakecsi.Knobs) {
 	v.t.Helper()
 	if err := v.backend.Set(k); err != nil {
 		v.t.Fatal(err)

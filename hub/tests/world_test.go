@@ -213,8 +213,8 @@ func (w *world) waitBooks(b *fakecsi.Backend, what string, holds func(fakecsi.Bo
 	}
 }
 
-// turn changes how a driver behaves.
-func (w *world) turn(b *fakecsi.Backend, k fakecsi.Knobs) {
+// setKnobs changes how a driver behaves.
+func (w *world) setKnobs(b *fakecsi.Backend, k fakecsi.Knobs) {
 	w.t.Helper()
 	if err := b.Set(k); err != nil {
 		w.t.Fatal(err)

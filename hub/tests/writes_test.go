@@ -97,13 +97,13 @@ func TestNothingIsWrittenAgainAndAgainWhileAWatchOwesTheEndOfAnAttachment(t *tes
 	inVirtualTime(t, func(v *virtual) {
 		v.start()
 		va := v.attached()
-		v.turn(hanging(unpublish))
+		v.setKnobs(hanging(unpublish))
 		v.delete(va)
 		v.pass(time.Second)
 		v.api.HoldWatches("volumeattachments")
 		v.stripFinalizers(va.Name)
 		before := v.patched()
-		v.turn(healed)
+		v.setKnobs(healed)
 		v.pass(5 * time.Minute)
 		if n := v.patched() - before; n > 1 || v.begun(unpublish) != 1 {
 			t.Errorf("%d writes to what is gone and %d unpublishes, want one of each", n, v.begun(unpublish))
@@ -154,7 +154,7 @@ func TestWriteThatFailsRepeatsNoCallAndStopsNoRetry(t *testing.T) {
 		"that of attached":       {func(v *virtual) { fail(v, 1, patches("volumeattachments/status")) }, 1, 1},
 		"that of the finalizers": {func(v *virtual) { fail(v, 2, patches("volumeattachments")) }, 1, 1},
 		"that of an error": {func(v *virtual) {
-			v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: publish, Code: codes.NotFound, Count: 2}}})
+			v.setKnobs(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: publish, Code: codes.NotFound, Count: 2}}})
 			fail(v, 2, patches("volumeattachments/status"))
 		}, 3, 1},
 		"that of the removal of the finalizer": {func(v *virtual) {

@@ -37,9 +37,9 @@ func (w *world) stuck(name, message string) {
 	w.more[len(w.more)-2].(*storagev1.VolumeAttachment).Status.AttachError = &storagev1.VolumeError{Message: row.LastError, Time: ago(time.Minute)}
 }
 
-// crowd is a driver with volumes in trouble: two that are stuck for one reason, one for another one, one that waits, and one
+// troubled is a driver with volumes in trouble: two that are stuck for one reason, one for another one, one that waits, and one
 // that is attached.
-func crowd() *world {
+func troubled() *world {
 	w := newWorld()
 	w.va, w.seen = nil, nil
 	w.stuck("csi-a", "no path to vol-csi-a")
@@ -75,7 +75,7 @@ func TestVolumesInTroubleAreListedTheWorstFirst(t *testing.T) {
 		"driver/csi.example.com": {stuck, 1, "driver csi.example.com: fine; 4 of its volumes in trouble\n"},
 		"node/node-1":            {stuck + "; fine csi-e", 1, "Node node-1: fine; 4 of its volumes in trouble\n"}, // the node itself is fine
 	} {
-		w := crowd()
+		w := troubled()
 		w.served.Health.State = status.Fine
 		r, err := w.asked(t, question)
 		if err != nil || r.Result != "fine" || listed(r) != tt.listed || r.ExitCode() != tt.code || !strings.HasPrefix(r.Text(statustable.Style{}, true), tt.head) {
@@ -86,7 +86,7 @@ func TestVolumesInTroubleAreListedTheWorstFirst(t *testing.T) {
 
 func TestWithoutAHubItsListOfVolumesIsNotKnown(t *testing.T) {
 	for name, change := range map[string]func(*world){"no hub": noHub, "a hub that does not list": func(w *world) { w.seenErr = errNoHub }} {
-		w := crowd()
+		w := troubled()
 		change(w)
 		r, err := w.asked(t, "node/node-1")
 		if err != nil || r.Result != "fine" || r.ExitCode() != 3 || listed(r) != "" || !strings.Contains(strings.Join(r.Unknown, "\n"), "connection refused") {
@@ -141,7 +141,7 @@ func TestDriverThatTheHubDoesNotServeIsExplained(t *testing.T) {
 }
 
 func TestNodeIsExplainedWithItsDriversAndLimits(t *testing.T) {
-	w := crowd()
+	w := troubled()
 	limit := int32(25)
 	w.csiNode.Spec.Drivers[0].Allocatable = &storagev1.VolumeNodeResources{Count: &limit}
 	w.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "kubelet stopped", LastTransitionTime: ago(time.Hour)}}
@@ -179,7 +179,7 @@ func TestNodeWithAnotherNodeIDThanItsVolumesWereAttachedToNeedsAttention(t *test
 }
 
 func TestFullNodeIsSaidToBeFull(t *testing.T) {
-	w := crowd()
+	w := troubled()
 	w.served.FullNodes = []status.FullNode{
 		{Node: "node-2", Since: time.Now().Add(-time.Hour), Waiting: 1},
 		{Node: "node-1", Limit: 25, Attached: 25, Since: time.Now().Add(-8 * time.Minute), Waiting: 4, Line: []string{"csi-1", "csi-2"}}}
