@@ -53,7 +53,7 @@
 //	a dangling volume is given up                         hub/volume/dangling.go:Hopeless
 //	`workers: 50` becomes a limit of the queue            hub/reconcile/reconciler.go:SetLimits; hub/queue/lanes.go:mayStart
 //	a replica that was frozen does not call or write      hub/lease/term.go:check; asked by hub/reconcile/call.go:mayCall and hub/attach/writer.go:send
-//	a message does not leave after its lease              hub/csiclient/connection.go:Write asks hub/csiclient/sendguard.go:check, and that the term: hub/reconcile/call.go passes it with the call
+//	a message does not leave after its lease              hub/csiclient/connection.go:Write asks hub/csiclient/sendguard.go:check, which asks the term that hub/reconcile/call.go passes with the call
 //	who serves a driver                                   hub/lease/assignment.go:assign, hub/lease/decision.go:decide
 //	whether this process competes for a driver            hub/driver/role.go:takeRole; hub/lease/candidate.go
 //	a volume may name a Secret                            registry/secret.go:CheckSecret; hub/driver/manager.go:readSecret

@@ -71,11 +71,11 @@ type Probe struct {
 type Drift struct {
 	Interval   time.Duration    // between two listings; 0 means that none are made
 	PageSize   int              // volumes on one page; 0 leaves it to the driver
-	Action     DriftAction      // what follows for a volume that is missing where it should be in two listings in a row
+	Action     DriftAction      // what the hub does about a volume that is missing where it should be in two listings in a row
 	Unexpected UnexpectedAction // what the hub does about a volume that two listings in a row have on a node where no VolumeAttachment needs it
 }
 
-// DriftAction is what follows when a volume is not published where its
+// DriftAction is what the hub does when a volume is not published where its
 // VolumeAttachment says it is.
 type DriftAction string
 
@@ -84,7 +84,7 @@ const (
 	DriftReport   DriftAction = "report"   // report it only
 )
 
-// UnexpectedAction is what follows when a driver lists a volume on a node where no
+// UnexpectedAction is what the hub does when a driver lists a volume on a node where no
 // VolumeAttachment needs it.
 type UnexpectedAction string
 

@@ -19,7 +19,7 @@ import (
 const (
 	// mostPodNodes bounds the nodes whose Pods are listed: those of the worst volumes.
 	mostPodNodes = 20
-	// podRequests is how many nodes are asked for at once, and podTimeout bounds all requests together.
+	// podRequests is how many nodes are requested at once, and podTimeout bounds all requests together.
 	podRequests = 4
 	podTimeout  = 5 * time.Second
 )

@@ -196,7 +196,7 @@ func featuresOf(s hubSettings, config *registry.Config) rights.Features {
 	switch {
 	case !s.leases.Enabled:
 	case s.csiAddress != "":
-		f.Leases = []rights.Lease{{Namespace: s.leases.Namespace}} // the driver has not told its name yet
+		f.Leases = []rights.Lease{{Namespace: s.leases.Namespace}} // the driver has not reported its name yet
 	default:
 		f.ReplicaNamespace = s.leases.Namespace
 		for _, d := range config.Drivers() {
@@ -207,7 +207,7 @@ func featuresOf(s hubSettings, config *registry.Config) rights.Features {
 	return f
 }
 
-// rightsOf returns how a driver's checklist asks for the rights of this process.
+// rightsOf returns how a driver's checklist reads the rights of this process.
 func rightsOf(s hubSettings, config func() *registry.Config, kube authorizationv1.SelfSubjectAccessReviewsGetter) view.RightsFunc {
 	return func(ctx context.Context, l lease.Name) ([]rights.Right, error) {
 		f := featuresOf(s, config())

@@ -112,7 +112,7 @@ func settingValue(flag *pflag.Flag) (string, error) {
 }
 
 // knownFlags splits arguments into those of known flags, each with its value if that is a word of its own, and the
-// others. A word behind an unknown flag without "=" is taken as its value. What follows "--" is no flag.
+// others. A word behind an unknown flag without "=" is taken as its value. A word after "--" is no flag.
 func knownFlags(args []string, set *pflag.FlagSet) (known [][]string, unknown []string) {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]

@@ -18,8 +18,8 @@ func newChaosCommand() *cobra.Command {
 		Short: "Break everything around hubs at random, and check that nothing is lost",
 		Long: `Start a Kubernetes control plane, fake CSI drivers and one or two hubs, attach and
 detach volumes all the time, and break everything around them: drivers, hubs, the API
-server, objects, drivers.yaml. After each hundred faults all is healed, and then what is
-asked for must be attached, and nothing else. Every call and every write is recorded:
+server, objects, drivers.yaml. After each hundred faults all is healed, and then what a
+VolumeAttachment requires must be attached, and nothing else. Every call and every write is recorded:
 at no moment may a hub act without the lease of the driver, and no moment may break a
 rule of CSI.
 

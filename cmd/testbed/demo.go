@@ -35,7 +35,7 @@ its end.`,
 	}, &sceneOptions{}, runDemo)
 }
 
-// demo is a scene that plays by itself.
+// demo is a scene that plays automatically.
 type demo struct {
 	*scene
 	began time.Time

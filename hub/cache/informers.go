@@ -25,7 +25,7 @@ const (
 	byNodeID = "nodeID" // the noted one
 )
 
-// byLostFinalizer is the index of PersistentVolumes by the finalizers that may have to be removed.
+// byLostFinalizer is the index of PersistentVolumes by the finalizers that perhaps must be removed.
 const byLostFinalizer = "lost finalizer"
 
 // newInformer returns the cache of all objects of a resource, each as Transform returns it. It does not resync:
@@ -109,7 +109,7 @@ func attachmentIndex(value func(*storagev1.VolumeAttachment) string) toolscache.
 	}
 }
 
-// lostFinalizerIndex indexes, by finalizer, the PersistentVolumes whose finalizers of attachers may have to be
+// lostFinalizerIndex indexes, by finalizer, the PersistentVolumes whose finalizers of attachers perhaps must be
 // removed. Nearly all PersistentVolumes keep their finalizers, and are not in the index.
 func lostFinalizerIndex(obj any) ([]string, error) {
 	if v := obj.(*attach.Volume); v.Deleted != nil || v.MigratedTo != nil {

@@ -176,7 +176,7 @@ func (s *Session) follow(f func()) {
 	}, f)
 }
 
-// followState finishes the Session when the connection has ended, or the driver has asked for no
+// followState finishes the Session when the connection has ended, or the driver accepts no
 // further calls (GOAWAY). It blocks until then.
 func (s *Session) followState() {
 	s.conn.WaitForStateChange(s.ended, connectivity.Ready)

@@ -20,7 +20,7 @@ type Diagnosis struct {
 	Last    time.Time `json:"last,omitzero"`     // when it happened last, if Fact is an event; zero if that is not known
 	Detail  string    `json:"detail,omitempty"`  // why: often the text of an error
 	Actions []string  `json:"actions,omitempty"` // what to do, the most useful first, as sentences; empty: nothing, or wait
-	// Commands are shell commands that do the first of Actions, in order. What a person has to fill in is in capitals.
+	// Commands are shell commands that do the first of Actions, in order. What a person must fill in is in capitals.
 	Commands []string `json:"commands,omitempty"`
 }
 

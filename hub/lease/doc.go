@@ -39,7 +39,7 @@
 // (coordination.k8s.io) in the namespace of the replicas. In other namespaces it needs get, list,
 // watch and update on each Lease by name, and create only for a Lease that does not exist.
 //
-// # What is assumed, and what follows
+// # Assumptions and consequences
 //
 // Clocks may differ. A Lease carries the time of its holder, and nobody decides by it who may act.
 //

@@ -36,7 +36,7 @@
 //
 // Suspects. An item during whose calls the connection ended more than three times in a row, on the other side or because the driver
 // answered nothing, may be what ends or blocks the driver's process. A new connection, Probe or term does not end its backoff,
-// and it waits for a part of that again after the driver was away, so that the calls for other volumes have time.
+// and it waits for a part of that again after the driver could not be reached, so that the calls for other volumes have time.
 //
 // Terms. Items belong to one term of the driver's lease.
 package queue

@@ -87,7 +87,7 @@ func (w *Worker) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op att
 		}
 	}
 	w.Queue.Succeeded(e)
-	w.Queue.ClearChanged(e) // what follows takes changes that came meanwhile into account
+	w.Queue.ClearChanged(e) // then changes that came meanwhile are taken into account
 	if next, lane := w.wanted(va.Name); next != attach.Idle {
 		w.Queue.End(e, queue.Requeue(lane))
 		return
@@ -214,7 +214,7 @@ func backoff(retry registry.Retry, failures int, err error, random func() float6
 }
 
 // retryIn returns the delay of the next try of an item after a number of failures in a row, of which err is the last. If the item is a
-// suspect, it waits for a random part of that again after the driver was away: other volumes of a driver that takes long to come back must
+// suspect, it waits for a random part of that again after the driver could not be reached: other volumes of a driver that takes long to come back must
 // have a time in which they can be attached. An attach that a full node has refused has no delay: it waits until the node has a place
 // (queue.Queue).
 func (w *Worker) retryIn(e *queue.Item, op attach.Operation, failures int, err error) time.Duration {
@@ -242,7 +242,7 @@ func saysNodeFull(e *storagev1.VolumeError) bool {
 }
 
 // passesSoon reports whether an error usually passes soon: another operation is pending for the volume, the
-// driver was away or slow, or the Kubernetes API was not ready. A full node (ResourceExhausted) can stay full. A lost
+// driver could not be reached or was slow, or the Kubernetes API was not ready. A full node (ResourceExhausted) can stay full. A lost
 // connection is an error only of a suspect, which may end the driver's process each time.
 func passesSoon(err error) bool {
 	soon := []codes.Code{codes.Aborted, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled}

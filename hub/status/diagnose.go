@@ -35,7 +35,7 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 		return DiagnoseUnserved(a.Driver, in.Conflicts)
 	case a.State == Attached && a.Operation == "":
 		found := []diagnosis.Diagnosis{a.says(diagnosis.IsAttached, "the volume is attached to node "+a.Node,
-			"If a Pod still waits, look at its Events and at the kubelet of the node: the driver's node plugin now has to stage and mount the volume.")}
+			"If a Pod still waits, look at its Events and at the kubelet of the node: the driver's node plugin must now stage and mount the volume.")}
 		if in.Driver.RecordedCalls > 0 {
 			found = append(found, DiagnoseCapability(*in.Driver)) // it may be marked attached without being so
 		}

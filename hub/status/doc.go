@@ -46,7 +46,7 @@
 //
 // For programs, times are RFC 3339, and errors {"error": "why"} with a status of 400 and above.
 // Objects omit what is empty or unknown; a requested list is there, if only as []. Texts may
-// come from a driver: a client has to escape them.
+// come from a driver: a client must escape them.
 //
 //	/metrics                    metrics for Prometheus
 //	/livez, /readyz             200 "ok", or 500 with a line for each check, which ?verbose
@@ -79,7 +79,7 @@
 // The series of a driver exist while the hub serves it; counters begin at zero. Their number does
 // not grow with volumes and nodes. Histograms of failures, and drift with its kind, begin with
 // the first event. operation is attach or detach: repairs of
-// drift are attaches. result is one of success, unavailable (the driver is away or busy),
+// drift are attaches. result is one of success, unavailable (the driver cannot be reached or is busy),
 // timeout, refused (it will not do it as asked), kubernetes (the API server) and error.
 //
 //	csi_sidecar_operations_seconds{driver_name,method_name,grpc_status_code}  calls, as csi-attacher's

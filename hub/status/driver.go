@@ -47,7 +47,7 @@ type Driver struct {
 	ConnectionError Failure   `json:"connectionError,omitzero"` // the last one, also if the connection is back
 	Failures        []Failure `json:"failures,omitempty"`       // the last few of operations, the latest first
 
-	// Dangling are the volumes that are or may be attached without a VolumeAttachment, and that the hub still has to detach
+	// Dangling are the volumes that are or may be attached without a VolumeAttachment, and that the hub must still detach
 	// there; the oldest first, at most MostDangling. Only the replica that works for the driver has them.
 	Dangling      []DanglingPublication `json:"dangling,omitempty"`
 	DanglingCount int                   `json:"danglingCount,omitempty"` // all of them
@@ -58,7 +58,7 @@ type Driver struct {
 	WaitingForCapacity int        `json:"waitingForCapacity,omitempty"` // attaches that wait for a place on a full node
 
 	Observed  *Observed `json:"observed,omitempty"`  // only in mode observe
-	Checklist []Check   `json:"checklist,omitempty"` // only in mode observe, and of a driver that is asked for alone
+	Checklist []Check   `json:"checklist,omitempty"` // only in mode observe, and of a driver that is requested alone
 
 	ForeignWriter ForeignWriter       `json:"foreignWriter,omitzero"` // the last one
 	Fault         diagnosis.Diagnosis `json:"fault,omitzero"`         // what is wrong with its socket while it is up; zero for nothing
@@ -93,7 +93,7 @@ type Lane struct {
 	FailingSince time.Time `json:"failingSince,omitzero"` // since when the oldest of Failing is due
 	OldestCall   Call      `json:"oldestCall,omitzero"`   // in flight; zero if there is none
 	Stuck        int       `json:"stuck"`                 // VolumeAttachments without success for longer than stuckAfter
-	StuckSince   time.Time `json:"stuckSince,omitzero"`   // when the operation of the oldest of these was asked for
+	StuckSince   time.Time `json:"stuckSince,omitzero"`   // when the operation of the oldest of these was required
 }
 
 // Call is a call to the driver that is in flight.
@@ -111,7 +111,7 @@ func (d Driver) Lane(op Operation) Lane {
 	return Lane{Operation: op}
 }
 
-// Work returns what the lanes of Attach, Detach and Drift have to do as one lane, without an operation. Nobody waits
+// Work returns what the lanes of Attach, Detach and Drift must do as one lane, without an operation. Nobody waits
 // for the lane of Finalizer.
 func (d Driver) Work() Lane {
 	var sum Lane
@@ -123,7 +123,7 @@ func (d Driver) Work() Lane {
 	return sum
 }
 
-// With returns the lane with what another one has to do. The workers stay its own.
+// With returns the lane with what another one must do. The workers stay its own.
 func (l Lane) With(more Lane) Lane {
 	l.Queued += more.Queued
 	l.Delayed += more.Delayed
@@ -162,7 +162,7 @@ type Lease struct {
 	LastHolder string    `json:"lastHolder,omitempty"`
 	Renewed    time.Time `json:"renewed,omitzero"`
 	Renews     bool      `json:"renews,omitempty"` // this process sees the holder renew the lease
-	// Duration is for how long it is held after it was renewed, for whoever has read its object; else 0.
+	// Duration is for how long it is held after it was renewed, for anyone who has read its object; else 0.
 	Duration time.Duration `json:"-"`
 }
 

@@ -123,7 +123,7 @@ func (h *Health) addQueue(d Driver, unserved bool, now time.Time) {
 	}
 	switch {
 	case unserved && n > 0:
-		// Another attacher may be about to do what it has to, and a user may have paused the driver: only a driver that
+		// Another attacher may be about to do what it must, and a user may have paused the driver: only a driver that
 		// nobody works for needs attention at once.
 		h.add(either(d.Mode == modeObserve && !late || d.Mode == modePaused, Standby, Attention), waits)
 	case unserved:

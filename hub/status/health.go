@@ -9,7 +9,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// HealthState says how urgently a person has to look at a driver or at a volume.
+// HealthState says how urgently a person must look at a driver or at a volume.
 type HealthState string
 
 const (

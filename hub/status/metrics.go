@@ -109,7 +109,7 @@ func newDriverMetrics(name string) *DriverMetrics {
 		}, []string{"method_name", "grpc_status_code"}),
 		took: register.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "attach_hub_operation_seconds", Buckets: operationBuckets, ConstLabels: driver,
-			Help: "Time from the event that asked for an operation to its written result.",
+			Help: "Time from the event that required an operation to its written result.",
 		}, []string{"operation", "result"}),
 		operations: counter("operations_total", "Attaches and detaches that ended, each try counted.", "operation", "result"),
 		retries:    counter("retries_total", "Tries of an operation after a failed one.", "operation"),
@@ -153,7 +153,7 @@ func (d *DriverMetrics) Operation(op Operation, result Result, took time.Duratio
 // Retry counts a try of an attach or a detach that follows a failed one.
 func (d *DriverMetrics) Retry(op Operation) { d.retries.WithLabelValues(string(op)).Inc() }
 
-// Drift counts a confirmed difference, of a kind, and what follows.
+// Drift counts a confirmed difference, of a kind, and what is done about it.
 func (d *DriverMetrics) Drift(kind, action string) {
 	d.drift.WithLabelValues(label(kind), label(action)).Inc()
 }

@@ -20,7 +20,7 @@ type attachment struct {
 	driver *Driver
 	op     attach.Operation
 	lane   queue.Lane // of op
-	since  time.Time  // when op was asked for, see attach.Operation.Since
+	since  time.Time  // when op was required, see attach.Operation.Since
 }
 
 // look returns a VolumeAttachment with what it requires.
@@ -86,7 +86,7 @@ func (a attachment) isStuck(now time.Time) bool {
 	return a.driver.Spec.Mode != registry.ModePaused && a.op.IsStuck(a.VolumeAttachment, a.driver.Spec.StuckAfter, now)
 }
 
-// needsDriver reports whether the driver of a VolumeAttachment has to be served.
+// needsDriver reports whether the driver of a VolumeAttachment must be served.
 func (a attachment) needsDriver() bool {
 	return !a.driver.Decider.NoAttach || attach.MayBeAttached(a.VolumeAttachment)
 }

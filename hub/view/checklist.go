@@ -256,7 +256,7 @@ func (v *View) checkRights(ctx context.Context, d registry.Driver) status.Check 
 	return open("Grant them: "+missing[0].Manifest+".", "%s", text)
 }
 
-// checkLease checks who holds the lease. Of a driver that is active, the hub has to hold it. Else another attacher has to, and
+// checkLease checks who holds the lease. Of a driver that is active, the hub must hold it. Else another attacher must, and
 // to renew it: the hub takes a lease that has expired at once, and an attacher without leader election goes on beside it.
 func checkLease(d Driver, now time.Time) status.Check {
 	l, active := d.Lease, d.Mode == string(registry.ModeActive)

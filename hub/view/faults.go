@@ -38,7 +38,7 @@ func (v *View) attachedFault(a attachment, s status.Attachment) diagnosis.Diagno
 	}
 	switch volume := v.Cluster.VolumeOrDeleted(s.PersistentVolume); {
 	case s.PersistentVolume == "":
-	case volume == nil || v.Cluster.Volume(s.PersistentVolume) == nil: // volume.Deleted says when its deletion was asked for
+	case volume == nil || v.Cluster.Volume(s.PersistentVolume) == nil: // volume.Deleted says when its deletion was requested
 		return says(diagnosis.VolumeMissing, "does not exist", "", restore())
 	case noted != "" && noted != volume.Handle:
 		d := says(diagnosis.VolumeRecreated, "was recreated with another handle", volume.Handle+"; ", restore())

@@ -1,5 +1,5 @@
 // Package adopt prepares the move of CSI drivers from their csi-attacher sidecars to the hub. It reads the manifests
-// of a driver, decides whether and how the driver can be served by the hub, and writes what has to change. It changes
+// of a driver, decides whether and how the driver can be served by the hub, and writes what must change. It changes
 // nothing in a cluster.
 //
 // The way of a manifest:

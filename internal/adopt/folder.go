@@ -171,7 +171,7 @@ func (f folder) AtHub() string {
 }
 
 // Overlaps reports whether a rollout would run csi-attacher in the old Pod and the hub in the new one at the same time,
-// with no Lease that keeps them apart. A proxy beside csi-attacher calls nothing by itself.
+// with no Lease that keeps them apart. A proxy beside csi-attacher makes no calls of its own.
 func (f folder) Overlaps() bool {
 	return !f.Proxy() && f.WithoutLease() && f.Workload.GetKind() == "Deployment" && f.Workload.spec.Strategy.Type != "Recreate"
 }

@@ -29,7 +29,7 @@ func (v *volume) operation(va *storagev1.VolumeAttachment) {
 	if attaching {
 		v.elsewhere()
 		last = found(diagnosis.NoReasonKnown, v.attachmentRef(), "no problem was found",
-			"Wait some seconds if it was asked for just now. Otherwise look at the log of the attacher that works for driver "+v.driver+", and at the log of the driver's controller.")
+			"Wait some seconds if it was requested just now. Otherwise look at the log of the attacher that works for driver "+v.driver+", and at the log of the driver's controller.")
 	}
 	v.tries()
 	for _, f := range v.lastResorts {

@@ -65,7 +65,7 @@ func (e *explainer) commands(lines ...[]string) []string {
 	return e.through(diagnosis.Commands(lines...))
 }
 
-// withdraw deletes a VolumeAttachment for a node that is gone, after the Pods that ask for it. The hub removes its finalizer
+// withdraw deletes a VolumeAttachment for a node that is gone, after the Pods that need it. The hub removes its finalizer
 // only after it has detached what may be attached.
 func (v *volume) withdraw(f *diagnosis.Diagnosis) {
 	va := v.va.value

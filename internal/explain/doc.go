@@ -31,5 +31,5 @@
 // What the hub knows of a VolumeAttachment is taken from it: the fault of its objects, the cause of its last error. Without an
 // answer of the hub, the last error is that in the object.
 //
-// The package writes nothing and asks for no secret.
+// The package writes nothing and reads no Secret.
 package explain

@@ -19,7 +19,7 @@ func (v *volume) notAsked() {
 	case v.noAttach():
 		v.notRequired()
 	case !v.va.missing: // it could not be read: unknown says so
-	case v.report.Stop != nil: // and so nobody asks for it
+	case v.report.Stop != nil: // and so nobody needs it
 	case v.nodeName == "":
 		v.nobodyAsks()
 	case v.elsewhere():

@@ -83,7 +83,7 @@ func (r Report) inTrouble() int {
 type VolumeReport struct {
 	Title  string                `json:"title"`
 	Result Result                `json:"result"`
-	Since  time.Time             `json:"since,omitzero"`  // when the attach or the detach was asked for; only if Result is Waiting, and if that is known
+	Since  time.Time             `json:"since,omitzero"`  // when the attach or the detach was required; only if Result is Waiting, and if that is known
 	Path   []string              `json:"path"`            // what is as it should be, in the order of the walk
 	Stop   *diagnosis.Diagnosis  `json:"stop,omitempty"`  // the first problem; only if Result is Waiting or Attention
 	Notes  []diagnosis.Diagnosis `json:"notes,omitempty"` // further findings

@@ -39,7 +39,7 @@ func (v *volume) leaseAlone() {
 	}
 }
 
-// rejected says that the hub has rejected a file of its configuration, and what follows. It is zero if the hub has not.
+// rejected says that the hub has rejected a file of its configuration, and with what effect. It is zero if the hub has not.
 func (e *explainer) rejected(follows string) (d diagnosis.Diagnosis) {
 	if mistakes := e.view.Config().Errors; len(mistakes) > 0 {
 		d = diagnosis.New(diagnosis.ConfigBroken, "csi-attach-hub", fmt.Sprintf("rejected a file of its configuration (mistakes: %d), and %s", len(mistakes), follows),

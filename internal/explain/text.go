@@ -47,7 +47,7 @@ func (p *printer) head(title string, result Result, since time.Time) {
 	if title += ": " + cmp.Or(texts[result], string(result)); !since.IsZero() {
 		title += " for " + diagnosis.Length(p.report.AsOf.Sub(since))
 	}
-	if n := p.report.inTrouble(); n > 0 && (p.report.Question.Kind == Node || health == status.Fine) { // the reasons of a driver count those that it has to work for
+	if n := p.report.inTrouble(); n > 0 && (p.report.Question.Kind == Node || health == status.Fine) { // the reasons of a driver count those that it must work for
 		title += fmt.Sprintf("; %d of its volumes in trouble", n)
 		health = slices.MinFunc([]status.HealthState{health, status.Attention}, status.HealthState.Compare)
 	}
@@ -62,7 +62,7 @@ const slow = time.Minute
 
 var inProgress = []diagnosis.Verdict{diagnosis.DriverNotConfigured, diagnosis.CallInFlight, diagnosis.Queued, diagnosis.BeingDetached, diagnosis.NoReasonKnown}
 
-// stop writes the finding at which a walk stops, if it does. since is when the attach or the detach was asked for.
+// stop writes the finding at which a walk stops, if it does. since is when the attach or the detach was required.
 func (p *printer) stop(d *diagnosis.Diagnosis, result Result, since time.Time) {
 	switch {
 	case d == nil:

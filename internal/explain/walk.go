@@ -62,7 +62,7 @@ func (v *volume) title() string {
 	return text
 }
 
-// asked returns when the attach or the detach was asked for.
+// asked returns when the attach or the detach was required.
 func asked(va *storagev1.VolumeAttachment) time.Time {
 	if va.DeletionTimestamp != nil {
 		return va.DeletionTimestamp.Time
@@ -150,7 +150,7 @@ func (v *volume) claimStage() bool {
 	return true
 }
 
-// claimStop stops at the claim if it led to the volume or may be why nobody asks for it. Else it notes the finding: attachers
+// claimStop stops at the claim if it led to the volume or may be why nobody needs it. Else it notes the finding: attachers
 // do not look at claims.
 func (v *volume) claimStop(f diagnosis.Diagnosis) (goOn bool) {
 	asked, pv := v.va.value != nil || v.noAttach(), v.pv.value
@@ -198,20 +198,20 @@ func (v *volume) volumeRef() string {
 	return ref(PersistentVolume, "", v.volumeName)
 }
 
-// attachmentStage checks that a VolumeAttachment asks for the volume on the node, and that it is attached.
+// attachmentStage checks that a VolumeAttachment needs the volume on the node, and that it is attached.
 func (v *volume) attachmentStage() {
 	switch va := v.va.value; {
 	case va == nil:
 		v.notAsked()
 	case va.DeletionTimestamp != nil:
-		v.ok("%s was deleted %s: the volume has to be detached from node %s", v.attachmentRef(), diagnosis.Ago(va.DeletionTimestamp.Time, v.now), va.Spec.NodeName)
+		v.ok("%s was deleted %s: the volume must be detached from node %s", v.attachmentRef(), diagnosis.Ago(va.DeletionTimestamp.Time, v.now), va.Spec.NodeName)
 		v.operation(va)
 	case v.isAttached():
 		v.attached(va)
 	case v.noAttach() && !v.detaching():
 		v.notRequired()
 	default:
-		v.ok("%s asks for the volume on node %s since %s", v.attachmentRef(), va.Spec.NodeName, diagnosis.At(va.CreationTimestamp.Time, v.now))
+		v.ok("%s needs the volume on node %s since %s", v.attachmentRef(), va.Spec.NodeName, diagnosis.At(va.CreationTimestamp.Time, v.now))
 		v.operation(va)
 	}
 }
@@ -243,7 +243,7 @@ func (v *volume) attached(va *storagev1.VolumeAttachment) {
 	v.nodeNotes()
 }
 
-// detaching reports whether the volume has to be detached: its VolumeAttachment was deleted, or attachRequired became false.
+// detaching reports whether the volume must be detached: its VolumeAttachment was deleted, or attachRequired became false.
 func (v *volume) detaching() bool {
 	return v.va.value.DeletionTimestamp != nil || v.seen != nil && v.seen.Operation == status.Detach
 }

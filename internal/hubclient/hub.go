@@ -21,7 +21,7 @@ import (
 const (
 	// maxAnswer bounds what is read of one answer, in bytes: a hub with 1000 drivers sends less.
 	maxAnswer = 64 << 20
-	// volumesPage is how many VolumeAttachments are asked for at once.
+	// volumesPage is how many VolumeAttachments are requested at once.
 	volumesPage = 2000
 )
 

@@ -32,7 +32,7 @@ type check struct {
 }
 
 // Add lets a probe pass only while run returns nil. Checks run at each request, on its goroutine, and must not wait
-// for anything but short locks. The error is shown to whoever asks.
+// for anything but short locks. The error is shown to anyone who asks.
 func (p *Probes) Add(path, name string, run func() error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -96,7 +96,7 @@ func Needed(f Features) []Right {
 }
 
 // leases returns the rights to hold a lease, or all leases of a namespace. Leases that cannot be
-// watched are polled. A Role cannot grant to create a Lease by name: the driver's reason says if one has to be created.
+// watched are polled. A Role cannot grant to create a Lease by name: the driver's reason says if one must be created.
 func leases(l Lease, manifest string) []Right {
 	r := Right{Group: coordination, Resource: "leases", Namespace: l.Namespace, Name: l.Name, Manifest: manifest}
 	required := each(r, "get", "update")

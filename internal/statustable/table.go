@@ -27,7 +27,7 @@ type Style struct {
 
 const (
 	columnGap = 2
-	// besideWidth is the least width for texts beside the columns. In less, they stand below their row.
+	// besideWidth is the least width for texts beside the columns. In less, they are below their row.
 	besideWidth = 48
 	// indent is the indentation of texts below their row.
 	indent = 4
@@ -43,7 +43,7 @@ type Row struct {
 	Texts  []string // in the last column, each on lines of its own
 }
 
-// Text returns the lines of the table. Where a terminal has no room for the texts beside the columns, they stand below
+// Text returns the lines of the table. Where a terminal has no room for the texts beside the columns, they are below
 // their row.
 func (t Table) Text(s Style) string {
 	last := len(t.Titles) - 1

@@ -11,7 +11,7 @@ import (
 	"unicode/utf16"
 )
 
-// unquoted has as they are the characters that only a quoted text has to escape.
+// unquoted has as they are the characters that only a quoted text must escape.
 var unquoted = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
 
 // Line returns a text on one line: runs of white space become one space, and characters that
