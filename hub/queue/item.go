@@ -102,15 +102,15 @@ type Wait struct {
 
 // Progress is how the work of an item goes.
 type Progress struct {
-	Lane  Lane
-	State State
-	Asked time.Time       // when the work was first required
-	Due   time.Time       // when it runs, if it is Delayed
-	Wait  Wait            // what it waits for, if it is Ready or Blocked
-	Tries int             // that have failed in a row, see Failed
-	Error string          // of the last of them
-	Cause diagnosis.Cause // of Error
-	Call  Flight          // zero: none is in flight
+	Lane     Lane
+	State    State
+	Required time.Time       // when the work was first required
+	Due      time.Time       // when it runs, if it is Delayed
+	Wait     Wait            // what it waits for, if it is Ready or Blocked
+	Tries    int             // that have failed in a row, see Failed
+	Error    string          // of the last of them
+	Cause    diagnosis.Cause // of Error
+	Call     Flight          // zero: none is in flight
 }
 
 // IsFailing reports whether the last try has failed, and not because the node is full.
@@ -124,7 +124,7 @@ type Flight struct {
 }
 
 // Item is one piece of work. The Queue's mutex guards it, except Retries, which belong to the worker that has it; the worker
-// may read its Lane, Asked and Tries.
+// may read its Lane, Required and Tries.
 type Item struct {
 	Key     Key
 	Retries Retries

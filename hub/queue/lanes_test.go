@@ -260,7 +260,7 @@ func TestViewSaysSinceWhenEachItemWaits(t *testing.T) {
 		q.Add(queue.AttachmentKey("b"), queue.AttachLane, only("b", "n"))
 		q.Add(queue.FinalizerKey("pv"), queue.FinalizerLane, queue.Destination{})
 		all, _ := q.All()
-		if a, b := all[queue.AttachmentKey("a")], all[queue.AttachmentKey("b")]; len(all) != 3 || !a.Asked.Equal(asked) || !b.Asked.Equal(time.Now()) {
+		if a, b := all[queue.AttachmentKey("a")], all[queue.AttachmentKey("b")]; len(all) != 3 || !a.Required.Equal(asked) || !b.Required.Equal(time.Now()) {
 			t.Errorf("%+v, want three items, the first since %s", all, asked)
 		}
 		q.Open()

@@ -51,7 +51,7 @@ func (q *Queue) blockAt(n *node, e *Item) {
 // go behind the others, as the driver may refuse their volumes alone. Else the item that was required first goes first.
 func inOrderOfNode(a, b *Item) int {
 	rank := [LaneCount]int{DetachLane: 0, AttachLane: 1, DriftLane: 2}
-	return cmp.Or(cmp.Compare(rank[a.Lane], rank[b.Lane]), cmp.Compare(a.refusedAt, b.refusedAt), a.Asked.Compare(b.Asked), cmp.Compare(a.Key.Name, b.Key.Name))
+	return cmp.Or(cmp.Compare(rank[a.Lane], rank[b.Lane]), cmp.Compare(a.refusedAt, b.refusedAt), a.Required.Compare(b.Required), cmp.Compare(a.Key.Name, b.Key.Name))
 }
 
 // hasSlot reports whether one more item may call the driver for a node.

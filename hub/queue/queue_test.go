@@ -155,11 +155,11 @@ func TestItemThatChangesItsLaneIsOtherWorkAndCountsFromThen(t *testing.T) {
 		time.Sleep(time.Minute)
 		q.End(e, queue.BackOff(queue.AttachLane, time.Minute))
 		time.Sleep(time.Minute)
-		if e = take(t, q, e.Key); e.Asked != begin {
+		if e = take(t, q, e.Key); e.Required != begin {
 			t.Error("a retry counts from its own begin, not from that of its work")
 		}
 		q.End(e, queue.Requeue(queue.DetachLane))
-		if got := look(t, q, "va").Asked; got != begin.Add(2*time.Minute) {
+		if got := look(t, q, "va").Required; got != begin.Add(2*time.Minute) {
 			t.Errorf("the detach counts from %v after the begin, want 2m", got.Sub(begin))
 		}
 	})

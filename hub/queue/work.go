@@ -31,7 +31,7 @@ func (q *Queue) add(key Key, l Lane, d Destination, retry bool) {
 	}
 	now, e := time.Now(), q.items[key]
 	if e == nil {
-		e = &Item{Key: key, Progress: Progress{Lane: l, Asked: now}}
+		e = &Item{Key: key, Progress: Progress{Lane: l, Required: now}}
 		if s := q.suspects[key]; s != nil {
 			e.Retries, e.Tries, e.Due = s.Retries, s.Tries, s.Due
 			e.Retries.ReadAnew = "" // in that term
@@ -220,7 +220,7 @@ func (q *Queue) End(e *Item, end End) {
 	}
 	q.free(e)
 	if !end.finished && end.lane != e.Lane {
-		e.Lane, e.Asked = end.lane, now // it is other work
+		e.Lane, e.Required = end.lane, now // it is other work
 	}
 	if e.retry && e.Retries.Suspect() {
 		e.again, e.retry = false, false // a change of its object is in the delay

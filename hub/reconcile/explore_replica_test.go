@@ -303,7 +303,7 @@ var tablePlan = snapshot.Must[volume.Table](append(tableRules,
 	snapshot.Skip("queue.term.alarms", "queue.laneLoad.running", "queue.laneLoad.waiting"),
 	snapshot.Skip("queue.node.detached", "queue.Item.detached"),
 	snapshot.Rank("queue.term.steps", "queue.Item.came", "queue.Item.served", "queue.Item.tried", "queue.Item.refusedAt"),
-	snapshot.Skip("queue.Progress.Asked", "queue.Progress.Due", "queue.Item.began", "queue.term.looked", "queue.laneLoad.pace"),
+	snapshot.Skip("queue.Progress.Required", "queue.Progress.Due", "queue.Item.began", "queue.term.looked", "queue.laneLoad.pace"),
 	snapshot.Skip("queue.Progress.Error", "queue.Progress.Cause", "queue.Retries.Since", "queue.Retries.Session", "queue.Retries.AfterReconnect"),
 	snapshot.Saturate(2, "queue.Progress.Tries", "queue.Item.repeats"),
 )...)

@@ -48,7 +48,7 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 	}
 	before, _ := d.Queue.Look(queue.AttachmentKey("va"))
 	d.Resync()
-	if now, _ := d.Queue.Look(queue.AttachmentKey("va")); now.Asked != before.Asked {
+	if now, _ := d.Queue.Look(queue.AttachmentKey("va")); now.Required != before.Required {
 		t.Error("what is in the queue was asked for anew")
 	}
 }

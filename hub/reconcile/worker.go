@@ -75,7 +75,7 @@ func (w *Worker) workOnAttachment(ctx context.Context, e *queue.Item) {
 // succeeded ends the run of an item whose operation has succeeded.
 func (w *Worker) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op attach.Operation) {
 	if op != attach.Idle {
-		took := time.Since(e.Asked)
+		took := time.Since(e.Required)
 		w.Metrics.Operation(operationOf(op), status.Success, took)
 		endsFailure := e.Retries.Log != (loglimit.Problem{})
 		if endsFailure || w.Logger.V(2).Enabled() { // else it logs nothing, and making the logger takes time
@@ -175,7 +175,7 @@ func (w *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.Volume
 	cause := causeOf(err)
 	failures := w.Queue.Failed(e, op, attach.Message(err), cause) // shorter: there may be very many items
 	w.Failed(err, status.Failure{Time: time.Now(), Operation: operationOf(op), VolumeAttachment: name,
-		Text: csiclient.Truncate(err.Error(), csiclient.MaxText), Cause: cause}, time.Since(e.Asked))
+		Text: csiclient.Truncate(err.Error(), csiclient.MaxText), Cause: cause}, time.Since(e.Required))
 	delay := w.retryIn(e, op, failures, err)
 	changed, now := w.Queue.ClearChanged(e), w.Overlay.Attachment(name)
 	next, lane := w.wanted(name)

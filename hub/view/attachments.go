@@ -147,7 +147,7 @@ func (v *View) describe(a attachment, now time.Time) status.Attachment {
 		return s
 	}
 	p, ok := d.Table.Queue.Look(queue.AttachmentKey(a.Name))
-	s.Since, s.Tries = cmp.Or(s.Since, p.Asked), p.Tries
+	s.Since, s.Tries = cmp.Or(s.Since, p.Required), p.Tries
 	if p.Error != "" {
 		if p.Error != s.LastError { // newer than the error in the object
 			s.LastErrorTime = time.Time{}

@@ -173,7 +173,7 @@ func (v *View) lanes(d *Driver, now time.Time) []status.Lane {
 		}
 	}
 	for key, p := range items {
-		since, one := p.Asked, status.Lane{OldestCall: status.Call(p.Call)}
+		since, one := p.Required, status.Lane{OldestCall: status.Call(p.Call)}
 		if va := d.Overlay.Attachment(key.Name); key.Kind == queue.AttachmentKind && va != nil {
 			a := d.look(va)
 			since = cmp.Or(a.since, since) // a move of the lease does not change the time of the object
