@@ -140,7 +140,7 @@ func MayBeAttached(va *storagev1.VolumeAttachment) bool {
 	return HasFinalizer(va.Finalizers, Finalizer(va.Spec.Attacher)) || va.Status.Attached && va.Annotations[AnnotationNodeID] != ""
 }
 
-// HasStaleError reports whether a VolumeAttachment still has the detachError of a detach that is not wanted any more:
+// HasStaleError reports whether a VolumeAttachment still has the detachError of a detach that is not required any more:
 // attachRequired was false for a while.
 func (d Driver) HasStaleError(va *storagev1.VolumeAttachment) bool {
 	return va.Status.DetachError != nil && va.Status.Attached && va.DeletionTimestamp == nil && !d.NoAttach

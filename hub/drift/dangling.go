@@ -26,15 +26,15 @@ type dangling struct {
 	kept   string    // why it is not detached, although drift.unexpected is detach; "": it is report
 }
 
-// Reported returns the dangling volumes that are not detached, without those for which a VolumeAttachment, of any attacher, asks by
+// Reported returns the dangling volumes that are not detached, without those that a VolumeAttachment, of any attacher, needs by
 // now.
 func (w *Watch) Reported() []status.DanglingPublication {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var reported []status.DanglingPublication
 	for _, d := range w.dangling {
-		asks := func(va *storagev1.VolumeAttachment) bool { return slices.Contains(d.nodes, va.Spec.NodeName) }
-		if !d.since.IsZero() && !slices.ContainsFunc(w.Cluster.AttachmentsOfVolume(d.volume.Name), asks) {
+		needs := func(va *storagev1.VolumeAttachment) bool { return slices.Contains(d.nodes, va.Spec.NodeName) }
+		if !d.since.IsZero() && !slices.ContainsFunc(w.Cluster.AttachmentsOfVolume(d.volume.Name), needs) {
 			reported = append(reported, status.DanglingPublication{VolumeHandle: d.volume.Handle, NodeID: d.record.Target.NodeID, Node: d.nodes[0],
 				PersistentVolume: d.volume.Name, Since: d.since, LastError: d.kept, FromList: true, ReportOnly: true})
 		}

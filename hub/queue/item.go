@@ -145,7 +145,7 @@ type Item struct {
 	// The steps of the Queue at which it last became due, last could call the driver, and last failed.
 	came, served, tried uint64
 
-	repeats int       // runs in a row at whose end the worker wanted another run at once
+	repeats int       // runs in a row at whose end the worker required another run at once
 	began   time.Time // when it began to run
 }
 
@@ -155,7 +155,7 @@ func (e *Item) isAdmitted() bool {
 }
 
 const (
-	// A worker may want another run of its item at once, but not twice in a row. An item that waits for an
+	// A worker may require another run of its item at once, but not twice in a row. An item that waits for an
 	// event, such as the end of a connection, would keep a processor and the Kubernetes API busy until then. The
 	// pause doubles each time.
 	repeatPause    = 100 * time.Millisecond

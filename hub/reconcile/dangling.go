@@ -26,7 +26,7 @@ var errCannotDetach = errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOL
 
 // workOnDangling detaches a volume from a target where no VolumeAttachment owns it, as far as this process
 // knows: the deletion of its VolumeAttachment raced with the finalizer, a client removed the finalizer
-// (kubernetes/kubernetes issue 124749), or the VolumeAttachment wants another target now. If another
+// (kubernetes/kubernetes issue 124749), or the VolumeAttachment requires another target now. If another
 // VolumeAttachment owns the volume there, that VolumeAttachment keeps it.
 func (w *Worker) workOnDangling(ctx context.Context, e *queue.Item) {
 	target := e.Key.Target
@@ -113,7 +113,7 @@ func (w *Worker) endOfDangling(ctx context.Context, e *queue.Item, u volume.Dang
 		return queue.RequeueAfter(e.Lane, fencePause)
 	case errors.Is(err, errOwnerUnclear):
 		logger.V(2).Info("Not detaching the volume yet: a VolumeAttachment may want it on this node", "err", err)
-		// The VolumeAttachment that wants the volume there may publish it, or be deleted. Until then an
+		// The VolumeAttachment that requires the volume there may publish it, or be deleted. Until then an
 		// attach elsewhere waits too, but not for longer than retry.max.
 		w.Table.DanglingFailed(u.Target, err, false, now)
 		if now.Sub(slices.MaxFunc([]time.Time{u.Failed, e.Retries.Since}, time.Time.Compare)) >= settings.Retry.Max { // without a try

@@ -166,7 +166,7 @@ func TestNothingIsDoneAfterAnError(t *testing.T) {
 				before, x.recording.calls = writes(), nil
 				c.breaks(x)
 				va := x.Overlay.Attachment("va")
-				_, lane := x.wanted("va")
+				_, lane := x.required("va")
 				x.Queue.Add(queue.AttachmentKey("va"), lane, queue.Destination{})
 				err := x.carryOut(x.start(x.t), va) // that writes no error
 				if got := writes() - before; err == nil || got != c.writes || !slices.Equal(x.recording.calls, c.calls) {

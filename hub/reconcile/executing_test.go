@@ -122,7 +122,7 @@ func (x *executing) delete() {
 // look is one look of a worker at the VolumeAttachment. It returns its error.
 func (x *executing) look() error {
 	x.t.Helper()
-	_, lane := x.wanted("va")
+	_, lane := x.required("va")
 	x.Queue.Add(queue.AttachmentKey("va"), lane, queue.Destination{})
 	return x.lookWith(x.start(x.t))
 }

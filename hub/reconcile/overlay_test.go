@@ -22,8 +22,8 @@ func TestVolumeAttachmentThatAWriteHasEndedIsGoneHoweverLateTheWatchIs(t *testin
 		va.DeletionTimestamp = &now
 	})
 	must(t, cachetest.Put(d.Cluster, deleting))
-	if op, _ := d.wanted("va"); op != attach.Detaching {
-		t.Fatalf("%s is wanted, want a detach", op)
+	if op, _ := d.required("va"); op != attach.Detaching {
+		t.Fatalf("%s is required, want a detach", op)
 	}
 	answer := deleting.DeepCopy()
 	answer.Finalizers = []string{"somebody.else/s"}
@@ -34,8 +34,8 @@ func TestVolumeAttachmentThatAWriteHasEndedIsGoneHoweverLateTheWatchIs(t *testin
 	}
 	answer.Finalizers, answer.ResourceVersion = nil, deleting.ResourceVersion
 	d.Overlay.VolumeAttachmentWritten(answer)
-	if op, _ := d.wanted("va"); op != attach.Idle || d.Overlay.Attachment("va") != nil {
-		t.Errorf("%s is wanted of what is gone", op)
+	if op, _ := d.required("va"); op != attach.Idle || d.Overlay.Attachment("va") != nil {
+		t.Errorf("%s is required of what is gone", op)
 	}
 	must(t, cachetest.Remove(d.Cluster, deleting))
 	d.router.onAttachment(deleting, nil, false)

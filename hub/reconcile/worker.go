@@ -48,7 +48,7 @@ func (w *Worker) workOnAttachment(ctx context.Context, e *queue.Item) {
 	ctx = klog.NewContext(ctx, w.VolumeLogger(old))
 	va, err := w.catchUp(ctx, e, old)
 	if err != nil {
-		op, _ := w.wanted(e.Key.Name)
+		op, _ := w.required(e.Key.Name)
 		w.failed(ctx, e, old, op, err)
 		return
 	}
@@ -88,7 +88,7 @@ func (w *Worker) succeeded(e *queue.Item, va *storagev1.VolumeAttachment, op att
 	}
 	w.Queue.Succeeded(e)
 	w.Queue.ClearChanged(e) // then changes that came meanwhile are taken into account
-	if next, lane := w.wanted(va.Name); next != attach.Idle {
+	if next, lane := w.required(va.Name); next != attach.Idle {
 		w.Queue.End(e, queue.Requeue(lane))
 		return
 	}
@@ -157,7 +157,7 @@ func isOfTheVolume(e *queue.Item, err error) bool {
 func (w *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.VolumeAttachment, op attach.Operation, err error) {
 	name := e.Key.Name
 	if waitsForDriver(e, err) {
-		_, lane := w.wanted(name)
+		_, lane := w.required(name)
 		w.Queue.End(e, queue.Requeue(lane))
 		return
 	}
@@ -178,7 +178,7 @@ func (w *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.Volume
 		Text: csiclient.Truncate(err.Error(), csiclient.MaxText), Cause: cause}, time.Since(e.Required))
 	delay := w.retryIn(e, op, failures, err)
 	changed, now := w.Queue.ClearChanged(e), w.Overlay.Attachment(name)
-	next, lane := w.wanted(name)
+	next, lane := w.required(name)
 	// If the object was deleted meanwhile, the detach does not wait for the attach's backoff.
 	if next != op || changed && (now == nil || !w.Table.IsUnchanged(now)) {
 		delay = 0
@@ -270,9 +270,9 @@ func operationOf(op attach.Operation) status.Operation {
 	return status.Operation(strings.ToLower(titleOf(op)))
 }
 
-// wanted returns the operation that a VolumeAttachment requires in its newest known state, Idle if it is gone,
+// required returns the operation that a VolumeAttachment requires in its newest known state, Idle if it is gone,
 // and the lane of the operation.
-func (w *Worker) wanted(name string) (attach.Operation, queue.Lane) {
+func (w *Worker) required(name string) (attach.Operation, queue.Lane) {
 	va := w.Overlay.Attachment(name)
 	if va == nil {
 		return attach.Idle, queue.DetachLane

@@ -14,7 +14,7 @@ import (
 )
 
 // Dangling is a publication that no VolumeAttachment owns, as far as this process knows: its former owner
-// is gone, or wants the volume at another target now. Nobody else knows of it.
+// is gone, or requires the volume at another target now. Nobody else knows of it.
 type Dangling struct {
 	Publication
 	FormerOwner Identity

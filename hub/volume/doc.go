@@ -1,11 +1,11 @@
-// Package volume has what is wanted and believed of the volumes of one driver, and decides which step comes next.
+// Package volume has what is required and believed of the volumes of one driver, and decides which step comes next.
 //
 // A Table has all that this process believes about a driver's volumes:
 //
 //   - An Attachment is a VolumeAttachment that this process has worked on.
 //   - A Publication is what is believed about a volume at one target (volume handle and node ID):
 //     that it is, or may be, published there, known from a call or from what objects record. An Attachment
-//     owns it, or it is Dangling: its former owner is gone, or wants the volume at another target now.
+//     owns it, or it is Dangling: its former owner is gone, or requires the volume at another target now.
 //   - A Run is one run on an Attachment: the plan for its objects as they are now, and what the run has found out. Each Effect is one
 //     step to the outside: NextEffect returns the next one, Apply notes how it ended. Package reconcile makes the steps and decides
 //     nothing.
@@ -19,7 +19,7 @@
 // How a publication ends: by an unpublish that succeeds, or by a VolumeAttachment that publishes at its target.
 // A dangling publication also ends if a VolumeAttachment owns it (package reconcile reads them), if the driver
 // answers for stuckAfter that it does not know it (Hopeless), or without a call if the driver
-// neither requires nor supports attaching. It is not unpublished while a VolumeAttachment may own or want it there, or
+// neither requires nor supports attaching. It is not unpublished while a VolumeAttachment may own or require it there, or
 // while the node that has the node ID uses the volume (package reconcile reads both). A VolumeAttachment disowns its
 // publication at a previous target that the driver does not unpublish: after one answer for an attach,
 // after three for a detach, and before the note of that target is overwritten or removed.

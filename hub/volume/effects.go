@@ -118,7 +118,7 @@ func (a *Attachment) next(r Run) Effect {
 		return Effect{MarkDetached, p.Target}
 
 	// The previous target. Other processes find it by the note alone: the unpublish comes before the note is replaced, or
-	// removed with the finalizer. A VolumeAttachment that wants the volume there publishes it again.
+	// removed with the finalizer. A VolumeAttachment that requires the volume there publishes it again.
 	case previous && r.ownerOf(b.Target) == NotRead:
 		return Effect{FindOwners, b.Target}
 	case previous && (r.giveUp || r.owner > Requested || r.owner == Requested && attaching):
