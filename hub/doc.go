@@ -4,10 +4,10 @@
 //
 // Seven stations. At most one worker has the item of a VolumeAttachment.
 //
-//	1 watch   hub/cache/informers.go        the caches take the object, without what nobody needs
+//	1 watch   hub/cache/informers.go        the caches take the object, without what nobody needs (hub/cache/transform.go)
 //	2 route   hub/reconcile/router.go       Router hands the event to the Worker of the driver that spec.attacher names
 //	3 queue   hub/reconcile/enqueue.go      if the object requires something new, the Worker adds an item
-//	          hub/queue/next.go             next says which items of a volume may start; then their lane and their node
+//	          hub/queue/next.go             next says which items of a volume may start; hub/queue/lanes.go:pick takes one of the attach or the detach lane
 //	4 read    hub/reconcile/execute.go      look reads the object with the own writes laid over it, and makes the plan (hub/attach/plan.go)
 //	5 next    hub/volume/effects.go         next says which effect comes now, from the plan and what is believed of the volume
 //	6 do      hub/reconcile/execute.go      do makes the effect: a call (hub/reconcile/call.go, hub/attach/attacher.go) or a write (hub/attach/writer.go)
@@ -46,7 +46,12 @@
 //
 //	a VolumeAttachment is deleted during its attach call  after a success hub/reconcile/execute.go:look moves the item to the detach lane; after an error hub/reconcile/worker.go:failed does, without a pause
 //	one call for a volume at a time                       hub/queue/next.go:next
+//	which of several volumes is next                      hub/queue/lanes.go:pick, mayStart
 //	an attach waits for a detach elsewhere                hub/queue/next.go:detachFirst; hub/queue/work.go:MayCall, right before the call
+//	the volume handle of a deleted PersistentVolume       hub/attach/handle.go:attached, from the annotation; else its last state: hub/cache/lookups.go:KeepDeleted
+//	an in-tree volume becomes a CSI volume                hub/attach/volume.go:VolumeOf
+//	the text of attachError and detachError               hub/attach/writer.go:Text
+//	a VolumeAttachment is stuck                           hub/attach/inputs.go:IsStuck; retries go on: hub/reconcile/worker.go:failed
 //	a VolumeAttachment has vanished                       hub/reconcile/enqueue.go:attachmentGone; hub/volume/attachment.go:Gone decides whether its volume is dangling; hub/reconcile/dangling.go:workOnDangling detaches it
 //	which gRPC errors are final                           none is: the volume stays Uncertain, hub/volume/effects.go:Apply
 //	how long a failed operation pauses                    hub/reconcile/worker.go:backoff, by the code of the error: hub/reconcile/worker.go:passesSoon
@@ -69,12 +74,15 @@
 //	a change of drivers.yaml reaches a driver             registry/file.go:Run reads it, registry/registry.go:publish sends a snapshot, hub/hub.go:apply starts and retires Managers and calls
 //	                                                      hub/driver/manager.go:SetSpec, which wakes attend (hub/driver/lifecycle.go: limits, on to hub/reconcile/reconciler.go:SetLimits), takeRole (mode, lease) and stayConnected (endpoint, TLS); all else is read at each use
 //	which methods the proxy refuses                       internal/proxy/calls.go:ServeHTTP
+//	a client's certificate expires at the proxy           internal/proxy/proxy.go:verify
+//	a driver is listed no longer                          hub/driver/lifecycle.go:run ends its calls; then hub/lease/candidate.go:attempt releases its lease
 //	the order of a stop                                   calls hub/driver/lifecycle.go:run, lease hub/lease/candidate.go:attempt, then the services cmd/csi-attach-hub/hub.go:runWithServices
 //
 // # Around the core
 //
 //	the health of a driver                         hub/status/driver_health.go:HealthOfDriver; of a VolumeAttachment, hub/status/attachment_health.go
 //	the first line of `status` and of the page     hub/status/headline.go:Headline; `status` has problems with replicas before it: internal/statustable/report.go:NewReport
+//	the replica whose line `status` shows          internal/hubclient/view.go:Merge
 //	the data of the page                           hub/status/overview.go asks hub/view/view.go:Drivers, hub/view/attachments.go:Attachments and, for the rest,
 //	                                               cmd/csi-attach-hub/status_source.go:Overview; hub/status/pages.go makes the rows
 //	a Secret does not reach the page               no field is there for one: hub/view/doc.go
@@ -84,6 +92,7 @@
 //	what `adopt` takes for a csi-attacher          internal/adopt/attacher.go:IsAttacher
 //	the rights on Secrets                          deploy/chart/templates/secrets.yaml: one Role in each namespace that the values name, made by hub.role of _names.tpl
 //	the rights on Leases; on all else              deploy/chart/templates/leases.yaml; deploy/chart/templates/rights.yaml
+//	a volume is not detached from a node in use    hub/reconcile/unused.go; of a listed one, hub/drift/dangling.go:whyKept
 //	a rule of safety                               internal/test/safety/doc.go: its files, and who checks by them
 //	how to write a test, and see a seed again      internal/test/doc.go
 //
