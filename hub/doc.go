@@ -48,16 +48,18 @@
 //	one call for a volume at a time                       hub/queue/next.go:next
 //	which of several volumes is next                      hub/queue/lanes.go:pick, mayStart
 //	an attach waits for a detach elsewhere                hub/queue/next.go:detachFirst; hub/queue/work.go:MayCall, right before the call
+//	the CSINode has no node ID of the driver              hub/attach/plan.go:nodeID, an error without a call
 //	the volume handle of a deleted PersistentVolume       hub/attach/handle.go:attached, from the annotation; else its last state: hub/cache/lookups.go:KeepDeleted
-//	an in-tree volume becomes a CSI volume                hub/attach/volume.go:VolumeOf
+//	an in-tree volume becomes a CSI volume                hub/attach/volume.go:VolumeOf, when hub/cache/transform.go:Transform takes the PersistentVolume into the cache
 //	the text of attachError and detachError               hub/attach/writer.go:Text
-//	a VolumeAttachment is stuck                           hub/attach/inputs.go:IsStuck; retries go on: hub/reconcile/worker.go:failed
+//	a VolumeAttachment is stuck                           hub/attach/inputs.go:IsStuck, stuckAfter after its creation or deletion; retries go on: hub/reconcile/worker.go:failed
 //	a VolumeAttachment has vanished                       hub/reconcile/enqueue.go:attachmentGone; hub/volume/attachment.go:Gone decides whether its volume is dangling; hub/reconcile/dangling.go:workOnDangling detaches it
 //	which gRPC errors are final                           none is: the volume stays Uncertain, hub/volume/effects.go:Apply
-//	how long a failed operation pauses                    hub/reconcile/worker.go:backoff, by the code of the error: hub/reconcile/worker.go:passesSoon
+//	how long a failed operation pauses                    hub/reconcile/worker.go:retryIn, backoff, passesSoon, by the code of the error; an attach to a full node waits in hub/queue/node.go:offer
 //	a dangling volume is given up                         hub/volume/dangling.go:Hopeless
 //	`workers: 50` becomes a limit of the queue            hub/reconcile/reconciler.go:SetLimits; hub/queue/lanes.go:mayStart
 //	a replica that was frozen does not call or write      hub/lease/term.go:check; asked by hub/reconcile/call.go:mayCall and hub/attach/writer.go:send
+//	the lease is lost during a call                       hub/driver/lifecycle.go:run cancels it at once; hub/lease/term.go:lose closes the fence
 //	a message does not leave after its lease              hub/csiclient/connection.go:Write asks hub/csiclient/sendguard.go:check, which asks the term that hub/reconcile/call.go passes with the call
 //	who serves a driver                                   hub/lease/assignment.go:assign, hub/lease/decision.go:decide
 //	whether this process competes for a driver            hub/driver/role.go:takeRole; hub/lease/candidate.go
@@ -75,7 +77,7 @@
 //	                                                      hub/driver/manager.go:SetSpec, which wakes attend (hub/driver/lifecycle.go: limits, on to hub/reconcile/reconciler.go:SetLimits), takeRole (mode, lease) and stayConnected (endpoint, TLS); all else is read at each use
 //	which methods the proxy refuses                       internal/proxy/calls.go:ServeHTTP
 //	a client's certificate expires at the proxy           internal/proxy/proxy.go:verify
-//	a driver is listed no longer                          hub/driver/lifecycle.go:run ends its calls; then hub/lease/candidate.go:attempt releases its lease
+//	a driver is listed no longer                          hub/driver/lifecycle.go:run lets its calls end, and cancels them after the grace; then hub/lease/candidate.go:attempt releases its lease
 //	the order of a stop                                   calls hub/driver/lifecycle.go:run, lease hub/lease/candidate.go:attempt, then the services cmd/csi-attach-hub/hub.go:runWithServices
 //
 // # Around the core
@@ -92,7 +94,7 @@
 //	what `adopt` takes for a csi-attacher          internal/adopt/attacher.go:IsAttacher
 //	the rights on Secrets                          deploy/chart/templates/secrets.yaml: one Role in each namespace that the values name, made by hub.role of _names.tpl
 //	the rights on Leases; on all else              deploy/chart/templates/leases.yaml; deploy/chart/templates/rights.yaml
-//	a volume is not detached from a node in use    hub/reconcile/unused.go; of a listed one, hub/drift/dangling.go:whyKept
+//	a volume is not detached from a node in use    hub/reconcile/unused.go:checkDanglingUnused; of a listed one, hub/drift/dangling.go:whyKept
 //	a rule of safety                               internal/test/safety/doc.go: its files, and who checks by them
 //	how to write a test, and see a seed again      internal/test/doc.go
 //
