@@ -59,16 +59,18 @@ type exploredHost struct {
 // exploredInformer is a cache that the world fills.
 type exploredInformer struct {
 	toolscache.SharedIndexInformer
-	indexer toolscache.Indexer
-	version string
+	indexer *sortedIndexer
 }
 
 func newExploredInformer() *exploredInformer {
-	return &exploredInformer{indexer: sortedIndexer{toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{})}}
+	return &exploredInformer{indexer: &sortedIndexer{Indexer: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{})}}
 }
 
 // sortedIndexer returns objects by name, so that a replica does the same each time.
-type sortedIndexer struct{ toolscache.Indexer }
+type sortedIndexer struct {
+	toolscache.Indexer
+	version string
+}
 
 func byName(objects []any) []any {
 	slices.SortFunc(objects, func(a, b any) int {
@@ -79,21 +81,24 @@ func byName(objects []any) []any {
 	return objects
 }
 
-func (s sortedIndexer) List() []any { return byName(s.Indexer.List()) }
+func (s *sortedIndexer) List() []any { return byName(s.Indexer.List()) }
 
-func (s sortedIndexer) ListKeys() []string { return slices.Sorted(slices.Values(s.Indexer.ListKeys())) }
+func (s *sortedIndexer) ListKeys() []string {
+	return slices.Sorted(slices.Values(s.Indexer.ListKeys()))
+}
 
-func (s sortedIndexer) ByIndex(index, value string) ([]any, error) {
+func (s *sortedIndexer) ByIndex(index, value string) ([]any, error) {
 	objects, err := s.Indexer.ByIndex(index, value)
 	return byName(objects), err
 }
+
+func (s *sortedIndexer) LastStoreSyncResourceVersion() string { return s.version }
 
 func (i *exploredInformer) GetStore() toolscache.Store     { return i.indexer }
 func (i *exploredInformer) GetIndexer() toolscache.Indexer { return i.indexer }
 func (i *exploredInformer) AddIndexers(more toolscache.Indexers) error {
 	return i.indexer.AddIndexers(more)
 }
-func (i *exploredInformer) LastSyncResourceVersion() string { return i.version }
 
 // exploredMetrics are those of all replicas: nobody reads them.
 var exploredMetrics = status.NewMetrics()
@@ -224,7 +229,7 @@ func (h *exploredHost) loseLease() {
 // change takes an event of a watch, as an informer does.
 func (h *exploredHost) change(e watchEvent) {
 	h.see(e.object)
-	h.informers[e.resource].version = e.object.GetResourceVersion()
+	h.informers[e.resource].indexer.version = e.object.GetResourceVersion()
 	handlers := h.handlersOf(e.resource)
 	object := cached(e.object)
 	before, known, _ := h.informers[e.resource].indexer.Get(object)
@@ -256,7 +261,7 @@ func (h *exploredHost) relist(r resource, objects []apiObject, version int) {
 			h.handlersOf(r).OnDelete(toolscache.DeletedFinalStateUnknown{Key: name, Obj: last})
 		}
 	}
-	h.informers[r].version = itoa(version)
+	h.informers[r].indexer.version = itoa(version)
 }
 
 func (h *exploredHost) handlersOf(r resource) toolscache.ResourceEventHandlerFuncs {

@@ -286,7 +286,7 @@ func (h *exploredHost) appendCaches(k *exploredKey) {
 	}
 	k.object(h.cluster.CSIDriver(exploredDriver))
 	for r := range resources {
-		if v := h.informers[r].version; v != "" {
+		if v := h.informers[r].indexer.version; v != "" {
 			k.version(r, v)
 		}
 	}

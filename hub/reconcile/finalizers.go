@@ -17,14 +17,15 @@ func (w *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) queue.End {
 	if pv == nil || !pv.LosesFinalizer(w.Driver) || w.Cluster.VolumeInUse(name) {
 		return queue.Finished
 	}
+	known, err := w.knowsAll(ctx)
 	switch named, published := w.Table.Withholds(name, pv.Handle, settings.StuckAfter, time.Now()); {
+	case w.Cluster.VolumeInUse(name): // the cache may have learned of a VolumeAttachment meanwhile
+		return queue.Finished
 	case named: // its VolumeAttachment has just been deleted, and a worker may still detach it
 		return queue.BackOff(queue.FinalizerLane, settings.Retry.Initial)
 	case published: // it must not be deleted before it is unpublished
 		return queue.BackOff(queue.FinalizerLane, settings.Retry.Max)
-	}
-	known, err := w.knowsAll(ctx)
-	if err == nil && !known {
+	case err == nil && !known:
 		return queue.BackOff(queue.FinalizerLane, staleCachePause)
 	}
 	if err == nil {

@@ -144,6 +144,31 @@ func TestPersistentVolumeKeepsItsFinalizerUntilATakeoverKnowsAllVolumeAttachment
 	})
 }
 
+// The cache learns of the VolumeAttachment after the hub has looked there for one, while the API server says how far it must be.
+func TestPersistentVolumeKeepsItsFinalizerIfTheCacheLearnsOfItsAttachmentMeanwhile(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		takeOver := v.standby()
+		v.withNode("v")
+		v.start()
+		v.pass(time.Second)
+		v.api.HoldWatches("volumeattachments")
+		v.attachedByAnother(v.attach("v")[0])
+		v.delete(testbed.PersistentVolume{Name: "v"})
+		v.api.Intercept(func(r fakekube.Request) int {
+			if r.Verb == "list" && r.Resource == "volumeattachments" {
+				v.api.ReleaseWatches("volumeattachments")
+				v.api.Bookmark()
+				time.Sleep(time.Second)
+			}
+			return 0
+		})
+		takeOver()
+		if !v.hasVolume("v") {
+			t.Error("the PersistentVolume is gone while its volume is attached")
+		}
+	})
+}
+
 // The watch is late at a takeover: the one before has attached the volume to a node from which it is to be detached by now.
 func TestAttachAfterATakeoverWaitsForADetachThatTheCacheDoesNotShowYet(t *testing.T) {
 	eachInVirtualTime(t, map[string]bool{"the attach is the older one": true, "the attach is the younger one": false}, func(v *virtual, attachIsOlder bool) {
