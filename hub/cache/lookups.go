@@ -77,7 +77,9 @@ func all[T any](objs []any) []T {
 
 // AttachmentsVersion returns the resourceVersion up to which the cache has all VolumeAttachments.
 // ReadAttachmentsVersion returns the resourceVersion that the API server has.
-func (c *Cluster) AttachmentsVersion() string { return c.Attachments.GetIndexer().LastStoreSyncResourceVersion() }
+func (c *Cluster) AttachmentsVersion() string {
+	return c.Attachments.GetIndexer().LastStoreSyncResourceVersion()
+}
 
 // cached returns an object from its cache, the zero T if it is not there.
 func cached[T any](from toolscache.KeyGetter, name string) T {
