@@ -13,14 +13,12 @@ import (
 // back, once no VolumeAttachment names it and its volume cannot be published any more. It returns how the run ends.
 func (w *Worker) workOnFinalizer(ctx context.Context, e *queue.Item) queue.End {
 	name, settings := e.Key.Name, w.Settings()
+	known, err := w.knowsAll(ctx) // before the cache is asked: it may learn of a VolumeAttachment meanwhile
 	pv := w.Overlay.Volume(name)
 	if pv == nil || !pv.LosesFinalizer(w.Driver) || w.Cluster.VolumeInUse(name) {
 		return queue.Finished
 	}
-	known, err := w.knowsAll(ctx)
 	switch named, published := w.Table.Withholds(name, pv.Handle, settings.StuckAfter, time.Now()); {
-	case w.Cluster.VolumeInUse(name): // the cache may have learned of a VolumeAttachment meanwhile
-		return queue.Finished
 	case named: // its VolumeAttachment has just been deleted, and a worker may still detach it
 		return queue.BackOff(queue.FinalizerLane, settings.Retry.Initial)
 	case published: // it must not be deleted before it is unpublished

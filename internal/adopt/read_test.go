@@ -106,7 +106,7 @@ func TestAManifestThatCannotBeUnderstoodIsNamedWithItsPath(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{manifest, configMap, strings.ReplaceAll(manifest, "\n", "\r\n"), "a: &a [*a]", "{apiVersion: v1, kind: List, items: [{apiVersion: apps/v1, kind: Deployment}]}",
 		strings.Replace(manifest, "spec:\n      containers", "spec:\n      hostNetwork: true\n      containers", 1), `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"image":"csi-attacher"}]}}`,
-		csiDriverNamed("a.example.com") + manifest} {
+		csiDriverNamed("a.example.com") + manifest, strings.Replace(manifest, "--driver-name", "--other", 1)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -117,7 +117,7 @@ func FuzzRead(f *testing.F) {
 		attachers, err := Find(objects, "default", plainFlags)
 		for _, mode := range Modes {
 			for _, p := range NewPlans(attachers, objects, Options{Mode: mode, Namespace: "default", Image: "hub"}) {
-				if p.Adoptable() && (p.Driver == "" || p.Socket.Path == "" || p.Port == 0) {
+				if p.Adoptable() && (p.Socket.Path == "" || mode == ModeProxy && (p.Driver == "" || p.Port == 0)) {
 					t.Errorf("adoptable without a name, a socket or a port: %s", fmt.Sprint(p))
 				}
 				for _, line := range append(append([]string{p.NameFrom, p.String()}, p.No...), p.Notes...) {
