@@ -182,7 +182,7 @@ func (w Writer) RemoveVolumeFinalizer(ctx context.Context, v *Volume, driver str
 
 // SaveError writes the cause of a failed operation into the VolumeAttachment, for people and for
 // kube-controller-manager, which shows it on the Pod. Errors of CSI calls carry their gRPC code,
-// which the kubelet and the scheduler read. It returns nil if the object is gone.
+// which the kubelet and the scheduler read. It returns nil if the object is gone, ErrStale if attached has changed.
 func (w Writer) SaveError(ctx context.Context, va *storagev1.VolumeAttachment, op Operation, cause error) error {
 	value := storagev1.VolumeError{Time: metav1.Now(), Message: Message(cause)}
 	if call := (*CallError)(nil); errors.As(cause, &call) {
@@ -192,7 +192,7 @@ func (w Writer) SaveError(ctx context.Context, va *storagev1.VolumeAttachment, o
 		}
 		value.ErrorCode = new(int32(code))
 	}
-	return ignoreGone(w.patchStatus(ctx, newPatch(va, add(errorPath(op), value))))
+	return ignoreGone(w.patchStatus(ctx, newPatch(va, test("/status/attached", va.Status.Attached), add(errorPath(op), value))))
 }
 
 // ForgetError removes the error of an operation from an attached VolumeAttachment. It returns ErrStale

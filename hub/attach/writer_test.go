@@ -271,6 +271,20 @@ func TestPlanWritesNothingToANamesakeOfWhatItWasMadeFor(t *testing.T) {
 	}
 }
 
+// Who reports many stuck volumes has looked at the last one long before.
+func TestErrorIsNotWrittenToWhatIsAttachedMeanwhile(t *testing.T) {
+	o := newOutside(t)
+	o.create()
+	plan, w := o.plan(), o.attacher()
+	must(t, w.AddFinalizers(t.Context(), plan))
+	old := o.attachment()
+	must(t, w.MarkAttached(t.Context(), old, plan.Target, nil))
+	wantStale(t, "save an error", w.SaveError(t.Context(), old, attach.Attaching, errors.New("stuck")))
+	if got := o.attachment(); !got.Status.Attached || got.Status.AttachError != nil {
+		t.Errorf("%+v, want attached without an error", got.Status)
+	}
+}
+
 // Two processes have each made a plan.
 func TestFinalizerOfAVolumeInUseTwiceIsThereOnce(t *testing.T) {
 	o := newOutside(t)

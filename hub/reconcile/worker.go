@@ -66,7 +66,7 @@ func (w *Worker) workOnAttachment(ctx context.Context, e *queue.Item) {
 	case isFenced(err):
 		w.Queue.End(e, queue.RequeueAfter(e.Lane, fencePause))
 	case err != nil:
-		w.failed(ctx, e, va, x.op, err)
+		w.failed(ctx, e, x.object, x.op, err)
 	default:
 		w.succeeded(e, va, x.op)
 	}
