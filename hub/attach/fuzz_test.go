@@ -106,8 +106,8 @@ func FuzzDecide(f *testing.F) {
 		if !isVolume {
 			pv = nil
 		}
-		if !isNode {
-			node = nil
+		if !isNode || slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.NodeID == "" }) {
+			node = nil // the API server takes no empty node ID
 		}
 		checkDecisions(t, Inputs{VolumeAttachment: va, PersistentVolume: VolumeOf(pv), CSINode: node}, flags)
 	})
