@@ -88,7 +88,7 @@ func (p *parser) warn(d Driver, path string) {
 }
 
 // maxQuoted bounds the bytes of a user's text that a message repeats.
-const maxQuoted = 100
+const maxQuoted = 120
 
 // quote returns a user's text for a message: in quotes, on one line, cut to maxQuoted, with
 // escapes for look-alikes of ASCII letters.

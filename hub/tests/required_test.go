@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -122,6 +123,19 @@ func TestStatusIsWrittenBeforeTheDetachOfWhatIsNotBeingDeleted(t *testing.T) {
 		if n := v.metric("attach_hub_operations_total", "detach", "success"); n != 1 || !strings.Contains(v.log.String(), "Detached volume") {
 			t.Errorf("%v detaches counted, want one, and logged", n)
 		}
+	})
+}
+
+// The status has said detached since before the call.
+func TestFirstErrorOfADetachOfWhatIsNotBeingDeletedIsInTheStatus(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.driver.Retry.Initial, v.driver.Retry.Max = time.Hour, time.Hour
+		v.start()
+		va := v.attached()
+		v.setKnobs(failingOnce(unpublish, codes.Internal))
+		v.attachRequired(false)
+		v.pass(time.Second)
+		v.wantDetachError(va.Name, "Internal")
 	})
 }
 

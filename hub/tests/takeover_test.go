@@ -117,14 +117,7 @@ func TestReadThatIsForbiddenAfterATakeoverIsSaidAndKeepsNoVolumeWaiting(t *testi
 // the volume, and nobody here knows of it yet.
 func TestPersistentVolumeKeepsItsFinalizerUntilATakeoverKnowsAllVolumeAttachments(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		takeOver := v.standby()
-		v.withNode("v")
-		v.start()
-		v.pass(time.Second)
-		v.api.HoldWatches("volumeattachments")
-		va := v.attach("v")[0]
-		v.attachedByAnother(va)
-		v.delete(testbed.PersistentVolume{Name: "v"})
+		va, takeOver := v.attachedBehindTheWatch()
 		takeOver()
 		v.pass(10 * time.Minute)
 		if !v.hasVolume("v") {
@@ -144,21 +137,30 @@ func TestPersistentVolumeKeepsItsFinalizerUntilATakeoverKnowsAllVolumeAttachment
 	})
 }
 
+// attachedBehindTheWatch has another process attach a volume whose PersistentVolume is then deleted. The hub's watch of
+// VolumeAttachments is held.
+func (v *virtual) attachedBehindTheWatch() (va testbed.VolumeAttachment, takeOver func()) {
+	v.t.Helper()
+	takeOver = v.standby()
+	v.withNode("v")
+	v.start()
+	v.pass(time.Second)
+	v.api.HoldWatches("volumeattachments")
+	va = v.attach("v")[0]
+	v.attachedByAnother(va)
+	v.delete(testbed.PersistentVolume{Name: "v"})
+	return va, takeOver
+}
+
 // The cache learns of the VolumeAttachment after the hub has looked there for one, while the API server says how far it must be.
 func TestPersistentVolumeKeepsItsFinalizerIfTheCacheLearnsOfItsAttachmentMeanwhile(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		takeOver := v.standby()
-		v.withNode("v")
-		v.start()
-		v.pass(time.Second)
-		v.api.HoldWatches("volumeattachments")
-		v.attachedByAnother(v.attach("v")[0])
-		v.delete(testbed.PersistentVolume{Name: "v"})
+		_, takeOver := v.attachedBehindTheWatch()
 		v.api.Intercept(func(r fakekube.Request) int {
 			if r.Verb == "list" && r.Resource == "volumeattachments" {
 				v.api.ReleaseWatches("volumeattachments")
 				v.api.Bookmark()
-				time.Sleep(time.Second)
+				time.Sleep(time.Millisecond) // shorter than until the next write, by which the cache would be behind again
 			}
 			return 0
 		})
