@@ -2,13 +2,38 @@ package testbed
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 )
+
+func TestVersionsThatAreTestedAreThoseOfTheModules(t *testing.T) {
+	root, err := repositoryRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(path ...string) string {
+		data, err := os.ReadFile(filepath.Join(path...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	plane := read(nested(root, "controlplane"), "go.mod")
+	version := func(of, mod string) string { return regexp.MustCompile(regexp.QuoteMeta(of) + ` v(\S+)`).FindStringSubmatch(mod)[1] }
+	kubernetes := version("k8s.io/kubernetes", plane)
+	want := fmt.Sprintf("Tested with Kubernetes %s, etcd %s and csi-attacher %s.", kubernetes, version("go.etcd.io/etcd/server/v3", plane),
+		version("kubernetes-csi/external-attacher/v4", read(nested(root, "csiattacher"), "go.mod")))
+	if !strings.Contains(read(root, "README.md"), want) || !strings.HasSuffix(linkFlags, "=v"+kubernetes) {
+		t.Errorf("README.md lacks %q, or kube-apiserver has another version: %s", want, linkFlags)
+	}
+}
 
 func TestConcurrentCallersBuildOnce(t *testing.T) {
 	dir := t.TempDir()
