@@ -26,7 +26,9 @@ func TestVersionsThatAreTestedAreThoseOfTheModules(t *testing.T) {
 		return string(data)
 	}
 	plane := read(nested(root, "controlplane"), "go.mod")
-	version := func(of, mod string) string { return regexp.MustCompile(regexp.QuoteMeta(of) + ` v(\S+)`).FindStringSubmatch(mod)[1] }
+	version := func(of, mod string) string {
+		return regexp.MustCompile(regexp.QuoteMeta(of) + ` v(\S+)`).FindStringSubmatch(mod)[1]
+	}
 	kubernetes := version("k8s.io/kubernetes", plane)
 	want := fmt.Sprintf("Tested with Kubernetes %s, etcd %s and csi-attacher %s.", kubernetes, version("go.etcd.io/etcd/server/v3", plane),
 		version("kubernetes-csi/external-attacher/v4", read(nested(root, "csiattacher"), "go.mod")))
