@@ -7,6 +7,7 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -107,6 +108,21 @@ func TestMissingVolumeIsAttachedAgainAfterTwoMoreListingsAndReportedAfterItWasTh
 			t.Errorf("listing %d: to be attached again %v, want %v", i, w.isWorking(), want)
 		}
 		w.rest()
+	}
+}
+
+func TestMissingVolumeThatChangesWhileItIsReportedIsNotAttachedAgain(t *testing.T) {
+	va := attachment(attached, guarded, annotated(attach.AnnotationNodeID, "id-1"))
+	w := newWorld(t, lister, va, newVolume(), csiNode("id-1"))
+	w.drift.Action, w.listed = registry.DriftReattach, csiclient.Published{}
+	w.watch.Warn = func(runtime.Object, string, string) {
+		deleted(va)
+		w.put(va)
+	}
+	w.check()
+	w.check()
+	if va.DeletionTimestamp == nil || w.isWorking() {
+		t.Errorf("deleted %v, to be attached again %v", va.DeletionTimestamp, w.isWorking())
 	}
 }
 

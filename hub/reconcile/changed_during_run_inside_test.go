@@ -10,10 +10,13 @@ import (
 	"testing/iotest"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache/cachetest"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/queue"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/world/fakekube"
 )
 
@@ -50,6 +53,36 @@ func TestVolumeThatIsLostAfterAStatusWithoutAnswerIsPublishedAgain(t *testing.T)
 		must(t, x.look())
 		if want := []string{"publish id", "publish id"}; !slices.Equal(x.recording.calls, want) {
 			t.Errorf("calls %v, want %v; lost %v, %+v", x.recording.calls, want, x.Table.Look("va", x.get().UID).Lost, x.get().Status)
+		}
+	})
+}
+
+// The answer to the write of the error shows a change that the run has not used.
+func TestChangeThatComesWithTheErrorOfARunEndsItsBackoff(t *testing.T) {
+	inExecution(t, nil, func(x *executing) {
+		x.recording.answer = func(string) error { return status.Error(codes.Internal, "broken") }
+		changes := true
+		x.api.Intercept(func(r fakekube.Request) int {
+			if changes && r.Verb == "patch" && r.Resource == "volumeattachments/status" {
+				changes = false
+				va := x.get()
+				va.Finalizers = nil
+				if _, err := x.kube.StorageV1().VolumeAttachments().Update(x.t.Context(), va, metav1.UpdateOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+			return 0
+		})
+		x.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, queue.Destination{})
+		x.workOnAttachment(x.t.Context(), x.start(x.t))
+		if p, _ := x.Queue.Look(queue.AttachmentKey("va")); changes || p.State != queue.Delayed {
+			t.Fatalf("changed %v, and the item is %v", !changes, p.State)
+		}
+		before := x.Overlay.Attachment("va")
+		must(t, cachetest.Put(x.Cluster, x.get()))
+		x.router.onAttachment(before, x.get(), false)
+		if p, _ := x.Queue.Look(queue.AttachmentKey("va")); p.State == queue.Delayed {
+			t.Error("its backoff goes on")
 		}
 	})
 }

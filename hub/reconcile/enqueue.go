@@ -79,7 +79,8 @@ func (w *Worker) reportNoAttach(volumes int) {
 }
 
 // confirm makes this process responsible for all dangling publications. It ends a publication first if another
-// process has attached the single-node volume elsewhere since.
+// process has attached the single-node volume elsewhere since. If the caches do not show that attach yet, the driver is called once
+// more for the old target. By the CSI spec, that takes the volume from that node alone.
 func (w *Worker) confirm() {
 	for _, u := range w.Table.AllDangling() {
 		since := cmp.Or(u.Unconfirmed, u.Gap)

@@ -53,7 +53,7 @@ func (w *Worker) ReportOverdue(ctx context.Context) {
 		down := !calling && away != nil
 		if hangs(item.Call.Since, now) && !v.hangs || down && !v.down || isNew && op.LastError(va) == nil {
 			v.hangs, v.down = v.hangs || calling, v.down || down
-			w.saveError(ctx, w.Writer(), va, op, stuckError(va, op, item.Tries, whyStuck(away, item, va.Spec.NodeName)))
+			w.saveError(ctx, va, op, stuckError(va, op, item.Tries, whyStuck(away, item, va.Spec.NodeName)))
 		}
 		stuck[va.UID] = v
 	}

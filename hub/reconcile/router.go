@@ -95,7 +95,7 @@ func (r *Router) onAttachment(before, va *storagev1.VolumeAttachment, missed boo
 		before = nil
 	}
 	l := r.listener(cmp.Or(va, before).Spec.Attacher)
-	if va == nil && !missed && r.worker(before.Spec.Attacher) == nil {
+	if _, works := l.(*Worker); va == nil && !missed && !works { // looked up once: a Worker may begin meanwhile
 		r.Elsewhere(before)
 	}
 	if l != nil {

@@ -167,7 +167,7 @@ func (w *Worker) failed(ctx context.Context, e *queue.Item, va *storagev1.Volume
 		if op.IsStuck(va, w.Settings().StuckAfter, time.Now()) {
 			written = stuckError(va, op, e.Tries+1, lastError(err))
 		}
-		w.saveError(ctx, w.attacher(e.Key), va, op, written)
+		w.saveError(ctx, va, op, written)
 	}
 	if errors.Is(err, attach.ErrStale) {
 		w.refreshVolume(ctx, attach.VolumeName(va)) // the next run reads the VolumeAttachment
@@ -252,9 +252,10 @@ func passesSoon(err error) bool {
 // jitter is the source of randomness of backoff outside tests.
 func jitter() float64 { return rand.Float64() }
 
-// saveError writes an error into the status. It only logs a failure to write: the operation is tried again anyway.
-func (w *Worker) saveError(ctx context.Context, a attach.Attacher, va *storagev1.VolumeAttachment, op attach.Operation, cause error) {
-	if err := a.SaveError(ctx, va, op, cause); err != nil {
+// saveError writes an error into the status. It only logs a failure to write: the operation is tried again anyway. What the answer shows
+// of other changes does not count as seen: their event ends a backoff.
+func (w *Worker) saveError(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation, cause error) {
+	if err := w.Writer().SaveError(ctx, va, op, cause); err != nil {
 		w.VolumeLogger(va).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", cause, "err", err)
 	}
 }

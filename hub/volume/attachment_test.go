@@ -95,6 +95,22 @@ func TestWhatIsNotedOfAnObjectIsNotNotedOfAnotherOfItsName(t *testing.T) {
 	}
 }
 
+// A listing may have the volume again just before the call: the status must get the publish context of that call all the same.
+func TestPublishOfAnAttachedVolumeLeadsToAWriteOfItsStatus(t *testing.T) {
+	table, va := openTable(1, 0, true), attachment("va", "1")
+	va.Status.Attached = true
+	a := table.Open(va)
+	table.SetLost(va, true)
+	run := volume.Run{Plan: attach.Plan{Operation: attach.Attaching, Record: attach.Record{Target: at("a")}}}
+	publish := volume.Effect{Kind: volume.Publish, Target: at("a")}
+	table.SetLost(va, false)
+	table.Start(a, run, publish)
+	table.Apply(a, &run, publish, volume.Outcome{Context: map[string]string{"k": "v"}})
+	if op, _ := table.Required(attach.Driver{}, va); op != attach.Attaching || table.Look("va", "1").Context == nil {
+		t.Errorf("it requires %s, want the status to be written", op)
+	}
+}
+
 func TestObjectOfTheSameNameStartsAfresh(t *testing.T) {
 	table := openTable(10, 0, true)
 	first, second := attachment("va", "1"), attachment("va", "2")

@@ -162,7 +162,7 @@ func (t *Table) Start(a *Attachment, r Run, e Effect) {
 	case Publish:
 		t.resolve(e.Target) // the VolumeAttachment owns the publication now
 		a.forgetDisowned(e.Target)
-		a.Lost = a.Lost || a.Belief == Unpublished && a.seen.attached // until the status has the new publish context
+		a.Lost = a.Lost || a.seen.attached // until the status has the new publish context
 		a.Publication = Publication{Record: r.Plan.Record, Belief: Uncertain, Secrets: a.Secrets}
 	case RemoveFinalizer:
 		if a.gone.IsZero() { // before the event of the deletion, see Table.released
