@@ -58,7 +58,7 @@ func (w *Watch) repair(va *storagev1.VolumeAttachment, isNew bool) {
 		w.Warn(va, driftDetected, "ListVolumes no longer reports the volume on this node; "+end)
 		w.Log(w.VolumeLogger(va), true, "ListVolumes no longer reports the volume on this node", "kind", "missing", "action", action)
 	}
-	if action == registry.DriftReattach && !w.Table.Queue.Has(key) && w.Overlay.Attachment(va.Name) == va { // compare may have waited for a write
+	if action == registry.DriftReattach && !w.Table.Queue.Has(key) && w.Overlay.Newest(va).ResourceVersion == va.ResourceVersion { // compare may have waited for a write
 		w.Table.Open(va)
 		w.Table.SetLost(va, true)
 		w.Table.Queue.Add(key, queue.DriftLane, w.DestinationOf(va, attach.Attaching))

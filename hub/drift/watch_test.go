@@ -116,6 +116,7 @@ func TestMissingVolumeThatChangesWhileItIsReportedIsNotAttachedAgain(t *testing.
 	w := newWorld(t, lister, va, newVolume(), csiNode("id-1"))
 	w.drift.Action, w.listed = registry.DriftReattach, csiclient.Published{}
 	w.watch.Warn = func(runtime.Object, string, string) {
+		va.ResourceVersion = "2"
 		deleted(va)
 		w.put(va)
 	}

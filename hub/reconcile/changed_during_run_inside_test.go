@@ -87,6 +87,40 @@ func TestChangeThatComesWithTheErrorOfARunEndsItsBackoff(t *testing.T) {
 	})
 }
 
+func TestErrorOfAReadThatFailsDoesNotEndItsOwnBackoff(t *testing.T) {
+	inExecution(t, nil, func(x *executing) {
+		forbidden := false
+		x.api.Intercept(func(r fakekube.Request) int {
+			switch {
+			case r.Verb == "patch" && r.Resource == "volumeattachments": // it takes effect, and its answer is lost
+				va := x.get()
+				va.Finalizers = []string{x.Table.Finalizer}
+				if _, err := x.kube.StorageV1().VolumeAttachments().Update(x.t.Context(), va, metav1.UpdateOptions{}); err != nil {
+					t.Error(err)
+				}
+				return http.StatusInternalServerError
+			case r.Verb == "get" && r.Resource == "volumeattachments" && forbidden:
+				return http.StatusForbidden
+			}
+			return 0
+		})
+		work := func() {
+			x.workOnAttachment(x.t.Context(), x.start(x.t))
+			forbidden = false
+			before := x.Overlay.Attachment("va")
+			must(t, cachetest.Put(x.Cluster, x.get()))
+			x.router.onAttachment(before, x.get(), false)
+		}
+		x.Queue.Add(queue.AttachmentKey("va"), queue.AttachLane, queue.Destination{})
+		work()
+		forbidden = true
+		work()
+		if p, _ := x.Queue.Look(queue.AttachmentKey("va")); x.get().Status.AttachError == nil || p.State != queue.Delayed {
+			t.Errorf("the item is %v after the event of its error: %+v", p.State, x.get().Status)
+		}
+	})
+}
+
 type secretive struct {
 	*recording
 	got string

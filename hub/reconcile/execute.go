@@ -215,8 +215,7 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 
 // resultOf returns the Result of an effect that ended with an error.
 func (w *Worker) resultOf(err error, e *queue.Item) volume.Result {
-	call := (*attach.CallError)(nil)
-	switch {
+	switch call := (*attach.CallError)(nil); {
 	case err == nil:
 		return volume.Succeeded
 	case attach.Rejected(err):

@@ -95,7 +95,7 @@ func TestWhatIsNotedOfAnObjectIsNotNotedOfAnotherOfItsName(t *testing.T) {
 	}
 }
 
-// A listing may have the volume again just before the call: the status must get the publish context of that call all the same.
+// A listing may have the volume again just before the call, or during it: the status must get the publish context of that call all the same.
 func TestPublishOfAnAttachedVolumeLeadsToAWriteOfItsStatus(t *testing.T) {
 	table, va := openTable(1, 0, true), attachment("va", "1")
 	va.Status.Attached = true
@@ -105,6 +105,10 @@ func TestPublishOfAnAttachedVolumeLeadsToAWriteOfItsStatus(t *testing.T) {
 	publish := volume.Effect{Kind: volume.Publish, Target: at("a")}
 	table.SetLost(va, false)
 	table.Start(a, run, publish)
+	if !table.Look("va", "1").Lost {
+		t.Error("it is not lost while it is published, so a publish that fails is not tried again")
+	}
+	table.SetLost(va, false)
 	table.Apply(a, &run, publish, volume.Outcome{Context: map[string]string{"k": "v"}})
 	if op, _ := table.Required(attach.Driver{}, va); op != attach.Attaching || table.Look("va", "1").Context == nil {
 		t.Errorf("it requires %s, want the status to be written", op)

@@ -191,7 +191,7 @@ func (t *Table) Apply(a *Attachment, r *Run, e Effect, o Outcome) {
 	case Publish:
 		a.NodeFull = o.Result == NodeFull
 		if ok {
-			a.Belief, a.Context, a.Secrets = Published, o.Context, o.Secrets
+			a.Belief, a.Context, a.Secrets, a.Lost = Published, o.Context, o.Secrets, a.Lost || a.seen.attached // as Start
 		}
 		if ok || a.NodeFull {
 			t.Queue.AnsweredLocked(key, a.NodeFull)
