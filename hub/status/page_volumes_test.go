@@ -81,7 +81,7 @@ func TestWhatIsBrokenAndSinceWhenIsOnTheFirstPage(t *testing.T) {
 	drivers := pageText(t, body, "drivers")
 	last := 0
 	for _, want := range []string{
-		troubled.lost + " broken Lost cannot be called at tcp://vsphere-csi.storage.svc:9443 for 16m: dial tcp 10.96.41.7:9443: connect: connection refused 5 volumes wait", "4 volumes stuck, the oldest for 15m",
+		troubled.lost + " broken Lost cannot be called at tcp://vsphere-csi.storage.svc:9443 for 16m: dial tcp 10.96.41.7:9443: connect: connection refused; its lease has no holder 5 volumes wait", "4 volumes stuck, the oldest for 15m",
 		troubled.hanging + " broken answers no call for 8m12s: 10 of 20 calls in flight",
 		troubled.observed + " attention only observed for 11h: mode: observe in drivers.yaml; its lease has no holder", "1 volume waits for 4m", "and more",
 		troubled.left + " attention 2 volumes dangling, the oldest for 60m",

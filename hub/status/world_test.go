@@ -155,6 +155,7 @@ func newHub(drivers, volumes int, troubles ...string) *fakeHub {
 	for name, change := range map[string]func(*Driver){
 		troubled.lost: func(d *Driver) {
 			d.State, d.Up, d.Since, d.DownSince, d.Reason, d.Endpoint = "Lost", false, ago(3*time.Minute), ago(16*time.Minute), refused, "tcp://vsphere-csi.storage.svc:9443"
+			d.Lease.Holder, d.Lease.Mine = "", false // the hub frees it after five minutes
 			d.Lanes[0] = Lane{Operation: Attach, Queued: 9, Workers: 20, OldestSince: ago(940 * time.Second), Stuck: 4, StuckSince: ago(940 * time.Second)}
 			d.Failures = []Failure{{Time: ago(24 * time.Minute), Operation: Attach, VolumeAttachment: vaName(1100), Text: "rpc error: code = Internal desc = vCenter session is not authenticated"}}
 			for s := range 64 {
