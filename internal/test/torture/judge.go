@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/safety"
 )
@@ -110,8 +111,8 @@ func (p *past) judgeRepeated(c call, takeover moment) error {
 func (p *past) judgeAttachmentWrite(w write) error {
 	was, known := p.previous(w)
 	before := was.attachment()
-	before.Attached, before.Guarded = known && was.Attached, known && was.Guarded || w.Deleting
-	before.Noted = w.place
+	before.Noted, before.Guarded = w.place, known && was.Guarded || w.Deleting
+	before.Attached = known && was.Attached || w.Attached && !strings.HasSuffix(w.Object, "/status") // a write without an answer said so
 	return safety.World{Has: func(at place) safety.Known {
 		has := p.has(at, w.At, w.Until)
 		if has == safety.No && p.lostBefore(at, w.Until) {

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ func (h *scene) storage(at moment, node string, attached bool, call uint64) *sce
 // write adds a write that is answered after 100 ms. Its version is the next one.
 func (h *scene) write(at moment, node string, w write) *scene {
 	w.At, w.Until, w.place, w.Code = at, at+sec/10, place{Driver: "d", Volume: "v", Node: node}, 200
-	w.Version, w.UID, w.Object = uint64(len(h.writes)+1), "uid-"+node, "object-"+node
+	w.Version, w.UID, w.Object = uint64(len(h.writes)+1), "uid-"+node, cmp.Or(w.Object, "object-"+node+"/status")
 	h.writes = append(h.writes, w)
 	return h
 }
@@ -90,7 +91,14 @@ func TestTheRulesHoldAtEachMoment(t *testing.T) {
 
 		"reported before the storage has it": {(&scene{}).write(1*sec, "n", write{By: "a", Guarded: true}).write(2*sec, "n", write{By: "a", Guarded: true, Attached: true}).storage(3*sec, "n", true, 1),
 			"as attached, and the driver does not have v at n"},
-		"reported after a loss":              {(&scene{}).storage(0, "n", true, 1).storage(1*sec, "n", false, 0).write(2*sec, "n", write{By: "a", Guarded: true, Attached: true}), ""},
+		"reported after a loss": {(&scene{}).storage(0, "n", true, 1).storage(1*sec, "n", false, 0).write(2*sec, "n", write{By: "a", Guarded: true, Attached: true}), ""},
+		"reported by a write without an answer, and detached": {func() *scene {
+			h := detached((&scene{}).storage(0, "n", true, 1).write(1*sec, "n", write{By: "a", Guarded: true}), 5*sec)
+			h.writes = append(h.writes, write{By: "a", At: 2 * sec, Until: 3 * sec, place: place{Driver: "d", Volume: "v", Node: "n"}})
+			release := released
+			release.Object = "object-n"
+			return h.write(4*sec, "n", write{Deleting: true, Guarded: true}).write(7*sec, "n", release)
+		}(), ""},
 		"reported as detached":               {reported().write(5*sec, "n", write{By: "a", Guarded: true}), "as detached, while the driver has v at n"},
 		"reported as detached after that":    {detached(reported().write(4*sec, "n", asked), 5*sec).write(7*sec, "n", write{By: "a", Guarded: true, Deleting: true}), ""},
 		"finalizer goes before the detach":   {detached(reported().write(4*sec, "n", asked).write(9*sec/2, "n", released), 5*sec), "removes the finalizer of object-n"},
