@@ -114,11 +114,10 @@ func (p *past) judgeAttachmentWrite(w write) error {
 	before.Noted, before.Guarded = w.place, known && was.Guarded || w.Deleting
 	before.Attached = known && was.Attached || w.Attached && !strings.HasSuffix(w.Object, "/status") // a write without an answer said so
 	return safety.World{Has: func(at place) safety.Known {
-		has := p.has(at, w.At, w.Until)
-		if has == safety.No && p.lostBefore(at, w.Until) {
-			return safety.Perhaps
+		if has := p.has(at, w.At, w.Until); has != safety.No || !p.lostBefore(at, w.Until) {
+			return has
 		}
-		return has
+		return safety.Perhaps
 	}}.Wrote(before, w.attachment())
 }
 
