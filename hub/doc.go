@@ -11,7 +11,7 @@
 //	4 read    hub/reconcile/execute.go      look reads the object with the own writes laid over it, and makes the plan (hub/attach/plan.go)
 //	5 next    hub/volume/effects.go         next says which effect comes now, from the plan and what is believed of the volume
 //	6 do      hub/reconcile/execute.go      do makes the effect: a call (hub/reconcile/call.go, hub/attach/attacher.go) or a write (hub/attach/writer.go)
-//	7 end     hub/reconcile/worker.go       succeeded and failed end the run: nothing more to do, again, or after a pause
+//	7 end     hub/reconcile/run.go          succeeded and failed end the run: nothing more to do, again, or after a pause
 //
 // Stations 4 to 6 repeat until next says that the run is finished. Each call and write passes the fence of the lease, and each
 // write the write budget of the driver.
@@ -44,7 +44,7 @@
 //
 // # Where is it decided
 //
-//	a VolumeAttachment is deleted during its attach call  after a success hub/reconcile/execute.go:look moves the item to the detach lane; after an error hub/reconcile/worker.go:failed does, without a pause
+//	a VolumeAttachment is deleted during its attach call  after a success hub/reconcile/execute.go:look moves the item to the detach lane; after an error hub/reconcile/run.go:failed does, without a pause
 //	one call for a volume at a time                       hub/queue/next.go:next
 //	which of several volumes is next                      hub/queue/lanes.go:pick, mayStart
 //	an attach waits for a detach elsewhere                hub/queue/next.go:detachFirst; hub/queue/work.go:MayCall, right before the call
@@ -52,12 +52,12 @@
 //	the volume handle of a deleted PersistentVolume       hub/attach/handle.go:attached, from the annotation; else its last state: hub/cache/lookups.go:KeepDeleted
 //	an in-tree volume becomes a CSI volume                hub/attach/volume.go:VolumeOf, when hub/cache/transform.go:Transform takes the PersistentVolume into the cache
 //	the text of attachError and detachError               hub/attach/writer.go:Text
-//	a VolumeAttachment is stuck                           hub/attach/inputs.go:IsStuck, stuckAfter after its creation or deletion; retries go on: hub/reconcile/worker.go:failed
+//	a VolumeAttachment is stuck                           hub/attach/inputs.go:IsStuck, stuckAfter after its creation or deletion; retries go on: hub/reconcile/run.go:failed
 //	a VolumeAttachment has vanished                       hub/reconcile/enqueue.go:attachmentGone; hub/volume/attachment.go:Gone decides whether its volume is dangling; hub/reconcile/dangling.go:workOnDangling detaches it
 //	which gRPC errors are final                           none is: the volume stays Uncertain, hub/volume/effects.go:Apply
-//	how long a failed operation pauses                    hub/reconcile/worker.go:retryIn, backoff, passesSoon, by the code of the error; an attach to a full node waits in hub/queue/node.go:offer
+//	how long a failed operation pauses                    hub/reconcile/run.go:retryIn, backoff, passesSoon, by the code of the error; an attach to a full node waits in hub/queue/node.go:offer
 //	a dangling volume is given up                         hub/volume/dangling.go:Hopeless
-//	`workers: 50` becomes a limit of the queue            hub/reconcile/reconciler.go:SetLimits; hub/queue/lanes.go:mayStart
+//	`workers: 50` becomes a limit of the queue            hub/reconcile/worker.go:SetLimits; hub/queue/lanes.go:mayStart
 //	a replica that was frozen does not call or write      hub/lease/term.go:check; asked by hub/reconcile/call.go:mayCall and hub/attach/writer.go:send
 //	the lease is lost during a call                       hub/driver/lifecycle.go:run cancels it at once; hub/lease/term.go:lose closes the fence
 //	a message does not leave after its lease              hub/csiclient/connection.go:Write asks hub/csiclient/sendguard.go:check, which asks the term that hub/reconcile/call.go passes with the call
@@ -71,10 +71,10 @@
 //	how long a listing may be, and take                   hub/csiclient/listing.go; hub/drift/watch.go:Check
 //	a panic restarts its driver alone                     hub/driver/role.go:run ends the run, hub/driver/manager.go:Serve begins the next one
 //	a driver is gone and comes back                       hub/driver/live_session.go:stayConnected; behind a proxy, internal/proxy/proxy.go
-//	what a full node is                                   hub/reconcile/worker.go:isNodeFull; hub/queue/node.go:AnsweredLocked, hub/queue/node.go:offer
+//	what a full node is                                   hub/reconcile/run.go:isNodeFull; hub/queue/node.go:AnsweredLocked, hub/queue/node.go:offer
 //	drivers.yaml is read again; one bad file of several   registry/file.go:Run; registry/load.go:load
 //	a change of drivers.yaml reaches a driver             registry/file.go:Run reads it, registry/registry.go:publish sends a snapshot, hub/hub.go:apply starts and retires Managers and calls
-//	                                                      hub/driver/manager.go:SetSpec, which wakes attend (hub/driver/lifecycle.go: limits, on to hub/reconcile/reconciler.go:SetLimits), takeRole (mode, lease) and stayConnected (endpoint, TLS); all else is read at each use
+//	                                                      hub/driver/manager.go:SetSpec, which wakes attend (hub/driver/lifecycle.go: limits, on to hub/reconcile/worker.go:SetLimits), takeRole (mode, lease) and stayConnected (endpoint, TLS); all else is read at each use
 //	which methods the proxy refuses                       internal/proxy/calls.go:ServeHTTP
 //	a client's certificate expires at the proxy           internal/proxy/proxy.go:verify
 //	a driver is listed no longer                          hub/driver/lifecycle.go:run lets its calls end, and cancels them after the grace; then hub/lease/candidate.go:attempt releases its lease
@@ -88,7 +88,7 @@
 //	the data of the page                           hub/status/overview.go asks hub/view/view.go:Drivers, hub/view/attachments.go:Attachments and, for the rest,
 //	                                               cmd/csi-attach-hub/status_source.go:Overview; hub/status/pages.go makes the rows
 //	a Secret does not reach the page               no field is there for one: hub/view/doc.go
-//	a metric; an alert                             the list in hub/status/doc.go, its values hub/status/collector.go:addDriver; deploy/chart/files/alerts.yaml
+//	a metric; an alert                             the list in hub/status/doc.go, its values hub/status/gauges.go:addDriver; deploy/chart/files/alerts.yaml
 //	the advice for an error of a call              hub/diagnosis/cause.go:Action; of connecting, hub/diagnosis/cause.go:ParseRefusal
 //	the order in which `explain` asks              internal/explain/doc.go. First the hub: internal/explain/explain.go:askHub; then the objects: internal/explain/walk.go:explain, from the VolumeAttachment on internal/explain/attach.go:operation
 //	what `adopt` takes for a csi-attacher          internal/adopt/attacher.go:IsAttacher

@@ -141,7 +141,7 @@ var rows = []mutant{
 	{
 		name:   "lost capability is ignored",
 		harm:   "While the endpoint is that of the node plugin, volumes are marked attached without a call.",
-		file:   "hub/reconcile/worker.go",
+		file:   "hub/reconcile/run.go",
 		old:    "if decider.RecordedCalls(w.Overlay.AttachmentsOfDriver) > 0 || w.Table.HasPublications() {",
 		new:    "if false {",
 		killed: []string{"hub/tests.TestNothingIsMarkedAttachedForADriverThatHasLostItsCapability"},
