@@ -28,6 +28,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte("0: [:!00 \xef"))
 	f.Add([]byte("\xff\xfea\x00:\x00"))
+	f.Add([]byte("a\n---\np"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if _, err := Parse("f.yaml", data); err != nil {
 			checkErrors(t, data, err)

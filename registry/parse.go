@@ -112,13 +112,13 @@ func (p *parser) parse(data []byte, outer Settings) *Config {
 		return nil
 	}
 	fileTable.read(p, roots[0], "", config)
+	slices.SortStableFunc(p.errors, compareErrors)
 	if roots[0].Kind != yaml.MappingNode {
 		return nil
 	}
 	if n := p.values["discovery"]; n != nil {
 		config.discoveryLine = n.Line
 	}
-	slices.SortStableFunc(p.errors, compareErrors)
 	slices.SortStableFunc(p.warnings, func(a, b Warning) int { return compareErrors(Error(a), Error(b)) })
 	config.warnings = p.warnings
 	return config
