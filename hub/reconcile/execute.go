@@ -279,5 +279,5 @@ type workerWrites struct {
 // VolumeAttachmentWritten implements attach.Written.
 func (w workerWrites) VolumeAttachmentWritten(va *storagev1.VolumeAttachment) {
 	w.Overlay.VolumeAttachmentWritten(va)
-	w.table.Saw(va)
+	w.table.Saw(va, true)
 }

@@ -220,7 +220,7 @@ func TestLateEventsOfWhatIsGoneCauseNoSecondDetach(t *testing.T) {
 		d.Table.Start(c, run, effect)
 		d.Table.Apply(c, &run, effect, volume.Outcome{Owner: volume.NoOwner})
 	}
-	d.Table.Saw(routedAttachment(func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = dying.DeletionTimestamp }))
+	d.Table.Saw(routedAttachment(func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = dying.DeletionTimestamp }), true)
 	d.router.onAttachment(nil, dying, false) // a handler that lags tells of an earlier state
 	if e := d.start(t); e != nil {
 		d.Table.Missing(e.Key.Name, "")

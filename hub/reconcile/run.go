@@ -48,7 +48,7 @@ func (w *Worker) workOnAttachment(ctx context.Context, e *queue.Item) {
 	ctx = klog.NewContext(ctx, w.VolumeLogger(old))
 	va, err := w.catchUp(ctx, e, old)
 	if err != nil {
-		w.Table.Open(old) // seen: else the event of the error, which is written now, ends the backoff
+		w.Table.Saw(old, false) // else the event of the error, which is written now, ends the backoff
 		op, _ := w.required(e.Key.Name)
 		w.failed(ctx, e, old, op, err)
 		return

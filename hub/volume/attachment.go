@@ -142,12 +142,12 @@ func (t *Table) Open(va *storagev1.VolumeAttachment) *Attachment {
 	return a
 }
 
-// Saw notes an object that the API server has returned to a worker as seen. It does nothing without an
+// Saw notes an object as seen by a worker. surely: the API server has returned it just now. It does nothing without an
 // Attachment of that object.
-func (t *Table) Saw(va *storagev1.VolumeAttachment) {
+func (t *Table) Saw(va *storagev1.VolumeAttachment, surely bool) {
 	defer t.lock()()
 	if a := t.attachment(va.Name, va.UID); a != nil {
-		a.seen, a.Unsure = t.aspectOf(va), false
+		a.seen, a.Unsure = t.aspectOf(va), a.Unsure && !surely
 	}
 }
 

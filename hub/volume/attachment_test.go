@@ -64,11 +64,11 @@ func TestItIsKnownWhetherAnObjectIsAsLastSeen(t *testing.T) {
 			if unchanged := table.IsUnchanged(later); unchanged != c.want {
 				t.Errorf("unchanged %v, want %v", unchanged, c.want)
 			}
-			table.Saw(later)
+			table.Saw(later, true)
 			if unchanged := table.IsUnchanged(later); unchanged != (later.UID == va.UID) {
 				t.Errorf("unchanged after it was seen: %v", unchanged)
 			}
-			table.Saw(va)
+			table.Saw(va, true)
 		})
 	}
 }
