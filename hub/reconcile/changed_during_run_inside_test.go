@@ -118,6 +118,9 @@ func TestErrorOfAReadThatFailsDoesNotEndItsOwnBackoff(t *testing.T) {
 		if p, _ := x.Queue.Look(queue.AttachmentKey("va")); x.get().Status.AttachError == nil || p.State != queue.Delayed {
 			t.Errorf("the item is %v after the event of its error: %+v", p.State, x.get().Status)
 		}
+		if !x.Table.Look("va", x.get().UID).Unsure {
+			t.Error("a read that failed counts as an answer to the write before")
+		}
 	})
 }
 
