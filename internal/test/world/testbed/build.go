@@ -17,16 +17,12 @@ import (
 	"time"
 )
 
-// repositoryRoot returns the folder of the repository. It is looked for upwards from the working folder, where `go test` and
-// `go run` are, and then from where this file was compiled.
+// repositoryRoot returns the folder of the repository, which is looked for upwards from the working folder.
 func repositoryRoot() (string, error) {
-	_, file, _, _ := runtime.Caller(0)
 	dir, _ := os.Getwd()
-	for _, dir := range []string{dir, filepath.Dir(file)} {
-		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-			if _, err := os.Stat(nested(dir, "controlplane")); err == nil {
-				return dir, nil
-			}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(nested(dir, "controlplane")); err == nil {
+			return dir, nil
 		}
 	}
 	return "", errors.New("find the repository: run inside a clone of it")
@@ -37,12 +33,15 @@ func nested(root, module string) string {
 	return filepath.Join(root, "internal", "test", "world", module)
 }
 
+// withoutCgo is how `make` compiles all but what has the race detector, so that each package is compiled once.
+const withoutCgo = "CGO_ENABLED=0"
+
 // runGo runs the go command in dir. Its output goes into the error.
-func runGo(ctx context.Context, dir string, args ...string) error {
+func runGo(ctx context.Context, dir, cgo string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	// A workspace would mix the versions of the two modules.
-	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Env = append(os.Environ(), "GOWORK=off", cgo)
 	output, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return fmt.Errorf("run go %s: %w", args[0], context.Cause(ctx))
@@ -98,12 +97,12 @@ func buildForTests(ctx context.Context, dir string, o BuildOptions) (string, err
 	file := filepath.Join(dir, path.Base(o.Package))
 	// Go caches what "go run" has linked, but not what "go build" has: a link costs seconds in every test process.
 	// Instead of the program it runs install, which copies the program to a path that no other process removes.
-	args := []string{"run", "-exec", "install"}
+	args, cgo := []string{"run", "-exec", "install"}, withoutCgo
 	if o.Race {
 		file += ".race"
-		args = append(args, "-race")
+		args, cgo = append(args, "-race"), "CGO_ENABLED=1"
 	}
-	return file, runGo(ctx, root, append(args, o.Package, file)...)
+	return file, runGo(ctx, root, cgo, append(args, o.Package, file)...)
 }
 
 // removeSharedBinaries removes what SharedBinary has built.
@@ -151,7 +150,7 @@ func nestedBinary(ctx context.Context, module, command string, log io.Writer) (s
 		if log != nil {
 			fmt.Fprintf(log, "building %s: some minutes the first time, then cached in %s\n", module, filepath.Dir(file))
 		}
-		return runGo(ctx, nested(root, module), "build", "-ldflags", linkFlags, "-o", file, command)
+		return runGo(ctx, nested(root, module), withoutCgo, "build", "-ldflags", linkFlags, "-o", file, command)
 	})
 }
 
