@@ -71,6 +71,7 @@ type world struct {
 	hasty   atomic.Bool // VolumeAttachments may go without their finalizer
 	resting atomic.Bool // pods stay where they are
 	stopped sync.Mutex  // held while the API server is stopped
+	crashed sync.Map    // by index: drivers that are down
 	running sync.WaitGroup
 	end     context.CancelFunc // ends the goroutines in running
 

@@ -19,8 +19,7 @@ import (
 
 // repositoryRoot returns the folder of the repository, which is looked for upwards from the working folder.
 func repositoryRoot() (string, error) {
-	dir, _ := os.Getwd()
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+	for dir, _ := os.Getwd(); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if _, err := os.Stat(nested(dir, "controlplane")); err == nil {
 			return dir, nil
 		}
