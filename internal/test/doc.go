@@ -33,7 +33,7 @@
 //	go test ./registry -update                         write the golden files again; the flag is -update in each package that has some
 //
 // make compiles with CGO_ENABLED=0 GOFLAGS='-trimpath -gcflags=all=-dwarf=false', and with CGO_ENABLED=1 for -race. With the same
-// in the environment, go test compiles nothing that make has compiled.
+// in the environment, go test compiles nothing again that make has compiled.
 //
 // In hub/tests -race runs one row of each table of worlds in virtual time, or the row that -run names, and skips worlds of hours, even if
 // -run names them; RACE_ALL=1 go test -race skips none. -short runs all worlds in virtual time, and nothing on the real API server.
