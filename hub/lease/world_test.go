@@ -88,8 +88,9 @@ func quick(o *Options) {
 	o.Duration, o.RenewDeadline, o.RetryPeriod = 2*time.Second, time.Second, 200*time.Millisecond
 }
 
+// long is for leases that a busy machine must not lose.
 func long(o *Options) {
-	o.Duration, o.RenewDeadline, o.RetryPeriod = 60*time.Second, 30*time.Second, 200*time.Millisecond
+	o.Duration, o.RenewDeadline, o.RetryPeriod = 15*time.Second, 10*time.Second, 200*time.Millisecond
 }
 
 func alone(o *Options) { o.Alone = true }
