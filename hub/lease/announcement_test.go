@@ -83,11 +83,11 @@ func TestLiveMembersAreThoseThatAnnouncedThemselvesLately(t *testing.T) {
 
 func TestAnnouncementsOfTheLongDeadAreDeleted(t *testing.T) {
 	w := newWorld(t)
-	l, err := New(Options{Kube: w.kube, Identity: "me", Namespace: w.namespace, Duration: 2 * time.Second, RenewDeadline: time.Second, RetryPeriod: 200 * time.Millisecond})
+	l, err := New(Options{Kube: w.kube, Identity: "me", Namespace: w.namespace, Duration: 2 * time.Minute, RenewDeadline: time.Minute, RetryPeriod: time.Second})
 	must(t, err)
 	client := w.kube.CoordinationV1().Leases(w.namespace)
 	l.observations.watches[Name{Namespace: w.namespace}] = watchState{listed: true, up: true}
-	for name, age := range map[string]time.Duration{"long-dead": 4 * time.Second, "dead": 3 * time.Second, "risen": time.Hour} {
+	for name, age := range map[string]time.Duration{"long-dead": 4 * time.Minute, "dead": 3 * time.Minute, "risen": time.Hour} {
 		holder := name
 		lease, err := client.Create(w.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{replicaLabel: "true"}},
 			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, metav1.CreateOptions{})

@@ -43,7 +43,7 @@ func (w *world) sidecar(driver, identity string, o Options) (leads <-chan struct
 
 func TestASidecarIsWaitedForAndGetsTheLeaseBack(t *testing.T) {
 	w := newWorld(t)
-	r := w.replica(long)
+	r := w.replica()
 	leads, scaleAway := w.sidecar("d", "attacher-0", r.options)
 	<-leads
 	r.hold("d")

@@ -23,7 +23,7 @@ func (w *world) settled(all []string, replicas ...*replica) map[string]int {
 func TestReplicasShareTheDriversThroughJoinLeaveAndKill(t *testing.T) {
 	w := newWorld(t)
 	all := drivers(30)
-	a, b := w.replica(long), w.replica(long)
+	a, b := w.replica(), w.replica()
 	a.hold(all...)
 	b.hold(all...)
 	w.settled(all, a, b)
@@ -31,7 +31,7 @@ func TestReplicasShareTheDriversThroughJoinLeaveAndKill(t *testing.T) {
 	if n := a.termsBegun() + b.termsBegun() - a.termsLost() - b.termsLost(); n > 36 {
 		t.Errorf("30 drivers were taken %d times at the start", n)
 	}
-	c := w.replica(long)
+	c := w.replica()
 	c.hold(all...)
 	for id, n := range w.settled(all, a, b, c) {
 		if n > 15 {

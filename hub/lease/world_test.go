@@ -84,11 +84,7 @@ func (w *world) makeNamespace() string {
 	return ns.Name
 }
 
-func quick(o *Options) {
-	o.Duration, o.RenewDeadline, o.RetryPeriod = 2*time.Second, time.Second, 200*time.Millisecond
-}
-
-// long is for leases that a busy machine must not lose.
+// long is for leases that even a busy machine does not lose.
 func long(o *Options) {
 	o.Duration, o.RenewDeadline, o.RetryPeriod = 15*time.Second, 10*time.Second, 200*time.Millisecond
 }
@@ -255,7 +251,7 @@ func (w *world) replicaThat(setup func(*replica), options ...func(*Options)) *re
 	config, base := &rest.Config{Host: "http://fakekube", Transport: network{r, w.api}, QPS: -1,
 		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}, w.ctx
 	if w.plane != nil {
-		quick(&o)
+		long(&o)
 		config = rest.CopyConfig(w.plane.RESTConfig())
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return network{r, next} })
 		_, base = ktesting.NewTestContext(w.t)

@@ -35,11 +35,11 @@ func TestWhoReadsSlowlyKeepsNobodyWaiting(t *testing.T) {
 			})
 			select {
 			case <-s.reached:
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Errorf("%s: nothing was sent", path)
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequestWithContext(toLoopback(ctx), http.MethodGet, "http://localhost"+path, nil))
 		if answer.Body.Len() == 0 || answer.Code != http.StatusOK {
