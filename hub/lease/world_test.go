@@ -108,7 +108,6 @@ type replica struct {
 	conns    map[*cutBody]bool
 	serving  map[string]*Term
 	terms    map[string]int // how often it served
-	lost     int            // terms that ended because the lease was not renewed in time
 	reasons  map[string][]string
 	changed  chan struct{} // closed and replaced at each change of the three
 	forbid   func(r *http.Request) bool
@@ -331,12 +330,7 @@ func (r *replica) serve(driver string, stop context.Context, t *Term) error {
 		<-r.drain
 	}
 	r.w.servers.lost(driver, r)
-	r.note(func() {
-		delete(r.serving, driver)
-		if t.isLost() {
-			r.lost++
-		}
-	})
+	r.note(func() { delete(r.serving, driver) })
 	return nil
 }
 

@@ -99,8 +99,10 @@ func TestPodsGetTheirVolumesThroughKubeControllerManager(t *testing.T) {
 }
 
 // The turn fails unless requests of the tenant wait for seats of workload-low at the beginning and at the end.
-func TestHubAttachesAndKeepsItsLeasesWhileANoisyTenantSaturatesWorkloadLow(t *testing.T) {
-	checkMeasured(t, measureTiny(t, "noisy-tenant", func(*Case) {}), hubName, QuietP99, TenantP99)
+// A machine that is busy with other tests may cost it leases.
+func TestHubAttachesWhileANoisyTenantSaturatesWorkloadLow(t *testing.T) {
+	got := measureTiny(t, "noisy-tenant", func(c *Case) { c.Targets = []target{atMost(LeasesLost, 0)} })
+	checkMeasured(t, got, hubName, QuietP99, TenantP99)
 }
 
 func TestAHostileDriverIsMeasuredBesideTheOthers(t *testing.T) {
