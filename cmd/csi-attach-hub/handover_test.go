@@ -27,11 +27,11 @@ import (
 
 const (
 	// attacherArgs are those of csi-attacher; they go on with the driver's socket.
-	attacherArgs = "--leader-election --leader-election-namespace=default --leader-election-lease-duration=3s --leader-election-renew-deadline=2s " +
+	attacherArgs = "--leader-election --leader-election-namespace=default --leader-election-lease-duration=8s --leader-election-renew-deadline=6s " +
 		"--leader-election-retry-period=500ms --kube-api-qps=100 --kube-api-burst=200 --v=2 --timeout=5s --retry-interval-start=100ms " +
 		"--retry-interval-max=1s --reconcile-sync=2s --csi-address="
 	// attacherTerm is the longest that csi-attacher leads: it may not get on before a hub has detached what it left.
-	attacherTerm = 4 * time.Second
+	attacherTerm = 10 * time.Second
 )
 
 // handover hands a driver to and fro between a hub and the real csi-attacher: one leads, the other one stands by. The books

@@ -100,7 +100,7 @@ func (s *scene) rewrite() {
 }
 
 // shortLeases are flags for leases that a test can wait for.
-var shortLeases = []string{"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"}
+var shortLeases = []string{"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s", "--leader-election-retry-period=500ms"}
 
 // startHub starts a hub with further flags, and waits until it has started. Its leases are in the namespace default.
 func (s *scene) startHub(args ...string) *testbed.Process {

@@ -52,12 +52,12 @@ func TestProxySaysWhatIsWrongWithItsFlags(t *testing.T) {
 // The proxy stands beside every driver, so it must not weigh what a hub weighs. With a certificate, a health port and
 // a driver that it probes it drains at SIGTERM.
 func TestProgramIsSmallServesReadinessAndEndsAtSIGTERM(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	binary, err := testbed.SharedBinary(ctx, testbed.BuildOptions{Package: "./cmd/csi-attach-proxy"})
+	binary, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-proxy"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		t.Fatal(err)

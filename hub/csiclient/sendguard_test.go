@@ -63,13 +63,17 @@ func TestCallThatEndsBeforeItIsSentIsCheckedAllTheSame(t *testing.T) {
 	<-reached
 	refused := make(chan struct{})
 	refuse := func(time.Duration) error { close(refused); return errors.New("too late") }
-	short, cancel := context.WithTimeout(WithLastCheck(ctx, refuse), 50*time.Millisecond)
+	short, cancel := context.WithTimeout(WithLastCheck(ctx, refuse), time.Second)
 	defer cancel()
 	if _, err := s.ControllerPublishVolume(short, publishRequest("late")); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("the call that could not be sent ended with %v, want its deadline", err)
 	}
 	close(pass)
-	<-refused
+	select {
+	case <-refused:
+	case <-ctx.Done():
+		t.Fatal("the call that had ended was not checked")
+	}
 	<-s.Ended().Done()
 	<-first // it may have been answered, or not
 	if calls := d.Books().CallsOf(fakecsi.ControllerPublishVolume, "late"); len(calls) > 0 {

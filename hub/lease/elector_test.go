@@ -16,8 +16,8 @@ import (
 )
 
 // sidecar competes for the lease of a driver as csi-attacher does: client-go's elector,
-// with the name of the host as identity. Its stop releases the lease.
-func (w *world) sidecar(driver, identity string, o Options) (leads <-chan struct{}, stop func()) {
+// with the name of the host as identity. Its leads waits until it leads, its stop releases the lease.
+func (w *world) sidecar(driver, identity string, o Options) (leads, stop func()) {
 	w.t.Helper()
 	began := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -38,21 +38,29 @@ func (w *world) sidecar(driver, identity string, o Options) (leads <-chan struct
 	go func() { defer close(ended); elector.Run(ctx) }()
 	stop = func() { cancel(); <-ended }
 	w.t.Cleanup(stop)
-	return began, stop
+	leads = func() {
+		w.t.Helper()
+		select {
+		case <-began:
+		case <-ended:
+			w.t.Fatal(identity, " has never led")
+		}
+	}
+	return leads, stop
 }
 
 func TestASidecarIsWaitedForAndGetsTheLeaseBack(t *testing.T) {
 	w := newWorld(t)
-	r := w.replica()
+	r := w.replica(func(o *Options) { o.Duration, o.RenewDeadline = 2*testTimeout, testTimeout }) // no lease expires
 	leads, scaleAway := w.sidecar("d", "attacher-0", r.options)
-	<-leads
+	leads()
 	r.hold("d")
 	r.waitsFor("d", "held by attacher-0")
 	if h, ok := r.Holder(w.lease("d")); !ok || h.Identity != "attacher-0" || h.Mine || h.Since.IsZero() || h.Renewed.Before(h.Since) {
 		t.Errorf("holder is %+v, %v", h, ok)
 	}
 	scaleAway()
-	term := r.term("d") // long before the lease would expire
+	term := r.term("d")
 	if term.Continues() {
 		t.Error("the first term continues something")
 	}
@@ -62,7 +70,7 @@ func TestASidecarIsWaitedForAndGetsTheLeaseBack(t *testing.T) {
 
 	leads, scaleAway = w.sidecar("d", "attacher-0", r.options)
 	r.stop()
-	<-leads
+	leads()
 	if n := ptr.Deref(w.get("d").Spec.LeaseTransitions, 0); n != 2 {
 		t.Errorf("%d transitions, want 2", n)
 	}
@@ -74,7 +82,7 @@ func TestALeaseReadsAsIfAnElectorHadWrittenIt(t *testing.T) {
 	w := newWorld(t)
 	r := w.replica(alone)
 	leads, stop := w.sidecar("elector", "me", r.options)
-	<-leads
+	leads()
 	r.hold("hub")
 	r.term("hub")
 	compare := func(when string) {
@@ -107,7 +115,7 @@ func TestALeaseReadsAsIfAnElectorHadWrittenIt(t *testing.T) {
 	r.stop()
 	compare("released")
 	leads, _ = w.sidecar("elector", "me too", r.options)
-	<-leads
+	leads()
 	next := w.replica(alone)
 	next.hold("hub")
 	next.term("hub")

@@ -88,7 +88,7 @@ func attack(t *testing.T, address string, n int, answered bool, request string) 
 // probe requests a path from an address of its own, as a kubelet does.
 func probe(address, path string) error {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-	kubelet := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
+	kubelet := http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
 	response, err := kubelet.Get("http://" + address + path)
 	if err != nil {
 		return err

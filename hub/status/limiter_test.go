@@ -27,6 +27,7 @@ func TestWhoReadsSlowlyKeepsNobodyWaiting(t *testing.T) {
 	handler := newHandler(Options{Source: h, Metrics: h.metrics, Probes: h.health})
 	for _, path := range []string{"/", "/attachments", "/api/v1/attachments"} {
 		let := make(chan struct{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		var slow sync.WaitGroup
 		for range 2 * maxRenderings {
 			s := &stalled{ResponseWriter: httptest.NewRecorder(), reached: make(chan struct{}), let: let}
@@ -35,11 +36,10 @@ func TestWhoReadsSlowlyKeepsNobodyWaiting(t *testing.T) {
 			})
 			select {
 			case <-s.reached:
-			case <-time.After(time.Minute):
+			case <-ctx.Done():
 				t.Errorf("%s: nothing was sent", path)
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequestWithContext(toLoopback(ctx), http.MethodGet, "http://localhost"+path, nil))
 		if answer.Body.Len() == 0 || answer.Code != http.StatusOK {

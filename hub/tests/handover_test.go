@@ -21,7 +21,7 @@ import (
 )
 
 // shortLease is how long a lease lasts where a test waits for that.
-const shortLease = 4 * time.Second
+const shortLease = 8 * time.Second
 
 // leadShortly has hubs that are started later compete for short leases in a namespace of the test's own.
 func (w *world) leadShortly(identity string) {
@@ -34,7 +34,7 @@ func (w *world) leadShortly(identity string) {
 		w.options.LeaseNamespace, w.options.LeaseDuration = ns.Name, shortLease
 	}
 	w.options.Leases = runLeases(&w.objects, lease.Options{Kube: w.plane.Clientset(), Identity: identity, Namespace: w.options.LeaseNamespace,
-		Duration: shortLease, RenewDeadline: 3 * time.Second, RetryPeriod: 500 * time.Millisecond})
+		Duration: shortLease, RenewDeadline: 6 * time.Second, RetryPeriod: 500 * time.Millisecond})
 }
 
 func TestTheReplicaThatCanCallTheDriverGetsItWhenTheOtherCannot(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 )
 
 // cureTimeout is when a cure gives up to wait for what it wants to see.
-const cureTimeout = 2 * time.Minute
+const cureTimeout = 5 * time.Minute
 
 // cureScene is a driver, a node, and a hub. All names begin with that of the scene,
 // which is also the namespace of the driver; the hub's is hubSpace.

@@ -155,9 +155,10 @@ func TestClientWhoseAuthorityIsGoneIsCutOff(t *testing.T) {
 }
 
 func TestClientIsCutOffWhenItsCertificateExpires(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, nil)
 	stays := s.connect(s.hub())
-	ends := time.Now().Add(2 * time.Second)
+	ends := time.Now().Add(15 * time.Second) // it is used before
 	session := s.connect(s.client(s.hubCA.Issue(certtest.Request{Names: []string{"hub"}, To: ends})))
 	inFlight := s.hangingPublish(session)
 	s.waitFor(session.Ended().Done())

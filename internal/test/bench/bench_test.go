@@ -99,7 +99,7 @@ func TestPodsGetTheirVolumesThroughKubeControllerManager(t *testing.T) {
 }
 
 // The turn fails unless requests of the tenant wait for seats of workload-low at the beginning and at the end.
-// A machine that is busy with other tests may cost it leases.
+// On a machine that is busy with other tests the hub may lose leases for other reasons.
 func TestHubAttachesWhileANoisyTenantSaturatesWorkloadLow(t *testing.T) {
 	got := measureTiny(t, "noisy-tenant", func(c *Case) { c.Targets = []target{atMost(LeasesLost, 0)} })
 	checkMeasured(t, got, hubName, QuietP99, TenantP99)

@@ -164,7 +164,7 @@ func ShortTempDir(tb testing.TB) string {
 }
 
 // allowedTimeout is when WaitAllowed gives up.
-const allowedTimeout = 30 * time.Second
+const allowedTimeout = 2 * time.Minute
 
 // WaitAllowed waits until the API server allows what a role was made for: it takes roles
 // and bindings in from a watch, a moment after they are made.
