@@ -126,9 +126,9 @@ func (f *File) Run(ctx context.Context, changed func()) {
 		case <-f.reload:
 			expectChange()
 		case <-poll.C:
-			f.watch(klog.Logger{}, watcher, noWatcher)
 			expectChange()
 		case <-due:
+			f.watch(klog.Logger{}, watcher, noWatcher) // before it is read: no later change is missed
 			c := readContent(f.path)
 			if due = nil; c.id != seen && c.id != f.used {
 				due = time.After(f.debounce)

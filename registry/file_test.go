@@ -166,6 +166,22 @@ func TestBadFileKeepsTheLastGoodOneUntilItIsRepaired(t *testing.T) {
 	}
 }
 
+func TestFileThatWasAFolderWhenItWasFirstWatchedIsFollowed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "drivers.yaml")
+	write(t, path, driversFile("a"))
+	f := fileIn(t, "watched", path)
+	check(t, os.Remove(path))
+	check(t, os.Mkdir(path, 0o700))
+	ctx, lines := logContext(t)
+	r := runSourceWith(t, ctx, follow(f))
+	r.expect("a")
+	logged(t, lines, "the folder has no *.yaml")
+	check(t, os.Remove(path))
+	logged(t, lines, "file does not exist")
+	write(t, path, driversFile("b"))
+	r.expect("b")
+}
+
 // virtual runs a test of a polled File in virtual time.
 func virtual(t *testing.T, content string, test func(t *testing.T, path string, r *sourceRun, f *registry.File, lines <-chan string)) {
 	path := filepath.Join(t.TempDir(), "drivers.yaml")
