@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -96,9 +95,10 @@ func (f *File) Run(ctx context.Context, changed func()) {
 	logger := klog.FromContext(ctx)
 	f.Status().log(logger)
 	watcher, noWatcher := f.newWatcher()
-	watcher = cmp.Or(watcher, &fsnotify.Watcher{}) // without events
 	if noWatcher == nil {
-		defer func() { _ = watcher.Close() }() // nothing depends on it any more
+		defer start(ctx, func(context.Context) { forward(watcher.Events, f.reload) })()
+		defer start(ctx, func(context.Context) { forward(watcher.Errors, f.reload) })() // events may be lost
+		defer func() { _ = watcher.Close() }()                                          // nothing depends on it any more
 	}
 	f.watch(logger, watcher, noWatcher)
 	poll := time.NewTicker(f.poll)
@@ -119,10 +119,6 @@ func (f *File) Run(ctx context.Context, changed func()) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-watcher.Events:
-			expectChange()
-		case <-watcher.Errors: // events may be lost
-			expectChange()
 		case <-f.reload:
 			expectChange()
 		case <-poll.C:
@@ -137,6 +133,14 @@ func (f *File) Run(ctx context.Context, changed func()) {
 			}
 			seen = c.id
 		}
+	}
+}
+
+// forward notifies of each event until the watcher is closed. Run cannot do that: the watcher may hold its lock until an
+// error is received, and Run waits for that lock in watch.
+func forward[T any](events <-chan T, reload chan<- struct{}) {
+	for range events {
+		notify(reload)
 	}
 }
 

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -180,6 +181,20 @@ func TestFileThatWasAFolderWhenItWasFirstWatchedIsFollowed(t *testing.T) {
 	logged(t, lines, "file does not exist")
 	write(t, path, driversFile("b"))
 	r.expect("b")
+}
+
+// The watcher holds its lock until it is rid of the error that its folder is gone, while Run wants to watch the next folder.
+func TestFolderThatIsReplacedOverAndOverIsFollowed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config", "drivers.yaml")
+	check(t, os.Mkdir(filepath.Dir(path), 0o700))
+	write(t, path, driversFile("a"))
+	r := runSource(t, follow(newFile(t, path, time.Millisecond)))
+	for i := range 3000 {
+		changes["the folder replaced"].change(t, path, driversFile(fmt.Sprint("d", i)))
+		if i%100 == 99 {
+			r.expect(fmt.Sprint("d", i))
+		}
+	}
 }
 
 // virtual runs a test of a polled File in virtual time.
