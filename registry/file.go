@@ -98,7 +98,8 @@ func (f *File) Run(ctx context.Context, changed func()) {
 	if noWatcher == nil {
 		defer start(ctx, func(context.Context) { forward(watcher.Events, f.reload) })()
 		defer start(ctx, func(context.Context) { forward(watcher.Errors, f.reload) })() // events may be lost
-		defer func() { _ = watcher.Close() }()                                          // nothing depends on it any more
+		// Deferred last, so that it runs first: it ends both. Its error changes nothing.
+		defer func() { _ = watcher.Close() }()
 	}
 	f.watch(logger, watcher, noWatcher)
 	poll := time.NewTicker(f.poll)
@@ -124,7 +125,7 @@ func (f *File) Run(ctx context.Context, changed func()) {
 		case <-poll.C:
 			expectChange()
 		case <-due:
-			f.watch(klog.Logger{}, watcher, noWatcher) // before it is read: no later change is missed
+			f.watch(klog.Logger{}, watcher, noWatcher) // before the reading: a later change in that folder is an event
 			c := readContent(f.path)
 			if due = nil; c.id != seen && c.id != f.used {
 				due = time.After(f.debounce)
@@ -136,8 +137,8 @@ func (f *File) Run(ctx context.Context, changed func()) {
 	}
 }
 
-// forward notifies of each event until the watcher is closed. Run cannot do that: the watcher may hold its lock until an
-// error is received, and Run waits for that lock in watch.
+// forward notifies of each event, or error, until the watcher is closed. Errors need a goroutine of their own: fsnotify may
+// hold its lock until one is received, and Run waits for that lock in watch.
 func forward[T any](events <-chan T, reload chan<- struct{}) {
 	for range events {
 		notify(reload)

@@ -20,7 +20,7 @@ import (
 // changes is each way in which the content of a file becomes another one.
 var changes = map[string]struct {
 	change func(t *testing.T, path, content string)
-	polled bool // only the poll can find it
+	polled bool // events may miss it
 }{
 	"written in place": {change: func(t *testing.T, path, content string) { write(t, path, content) }},
 	"truncated, then written in parts": {change: func(t *testing.T, path, content string) {
@@ -183,7 +183,8 @@ func TestFileThatWasAFolderWhenItWasFirstWatchedIsFollowed(t *testing.T) {
 	r.expect("b")
 }
 
-// The watcher holds its lock until it is rid of the error that its folder is gone, while Run wants to watch the next folder.
+// fsnotify holds its lock until somebody receives the error of the removed folder, and Run needs that lock to watch the next
+// one. Not every run meets that.
 func TestFolderThatIsReplacedOverAndOverIsFollowed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config", "drivers.yaml")
 	check(t, os.Mkdir(filepath.Dir(path), 0o700))

@@ -58,7 +58,11 @@ func runSourceWith(t *testing.T, ctx context.Context, source registry.Source) *s
 	}()
 	r.stop = func() {
 		cancel()
-		<-ended
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Error("the source did not end for a minute")
+		}
 	}
 	t.Cleanup(r.stop)
 	return r

@@ -16,7 +16,7 @@ import (
 )
 
 // sidecar competes for the lease of a driver as csi-attacher does: client-go's elector,
-// with the name of the host as identity. Its leads waits until it leads, its stop releases the lease.
+// with the name of the host as identity. leads blocks until it leads; stop ends it, which releases the lease.
 func (w *world) sidecar(driver, identity string, o Options) (leads, stop func()) {
 	w.t.Helper()
 	began := make(chan struct{})

@@ -84,7 +84,7 @@ func (w *world) makeNamespace() string {
 	return ns.Name
 }
 
-// long is for leases whose end a test would notice, in virtual time.
+// long makes a lease outlast the 30 seconds that tests allow for a loss or a takeover, in virtual time: an expiry passes for neither.
 func long(o *Options) {
 	o.Duration, o.RenewDeadline, o.RetryPeriod = time.Minute, 30*time.Second, 200*time.Millisecond
 }
@@ -250,7 +250,7 @@ func (w *world) replicaThat(setup func(*replica), options ...func(*Options)) *re
 	config, base := &rest.Config{Host: "http://fakekube", Transport: network{r, w.api}, QPS: -1,
 		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}, w.ctx
 	if w.plane != nil {
-		o.RetryPeriod = time.Second // a busy machine keeps these leases
+		o.RetryPeriod = time.Second // a busy machine does not lose these leases
 		config = rest.CopyConfig(w.plane.RESTConfig())
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return network{r, next} })
 		_, base = ktesting.NewTestContext(w.t)
@@ -323,7 +323,7 @@ func (r *replica) note(change func()) {
 }
 
 func (r *replica) serve(driver string, stop context.Context, t *Term) error {
-	r.w.servers.found(driver, r) // before anybody looks, whom note wakes
+	r.w.servers.found(driver, r) // first: note wakes tests, which look at servers
 	r.note(func() { r.serving[driver] = t; r.terms[driver]++ })
 	<-stop.Done()
 	if r.drain != nil {

@@ -46,7 +46,7 @@ type cureScene struct {
 }
 
 // shortLeases are flags for leases that a test can wait for.
-var shortLeases = []string{"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"}
+var shortLeases = []string{"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s", "--leader-election-retry-period=500ms"}
 
 // newCureScene starts all but the hub. The control plane is the shared one if it is nil.
 func newCureScene(t *testing.T, breakage string, plane *testbed.ControlPlane) *cureScene {

@@ -42,7 +42,8 @@ var Lags = []Lag{{}, {"volumeattachments", false}, {"volumeattachments", true}, 
 
 const (
 	// reachTime is how long processes may take to their points. A point that is not reached then has its crash where all is done.
-	reachTime = time.Minute
+	// Calls and writes hang until then: it is not above the drivers' timeout, nor a third of the lease.
+	reachTime = 20 * time.Second
 	// settleTime is for requests that were sent side by side with the last one that reached its point.
 	settleTime = 300 * ms
 	// lagTime is how long watches lag after the other process has taken over.
