@@ -20,7 +20,7 @@ import (
 // firstBytesTimeout bounds the wait for the first bytes of the server after the TLS
 // handshake. In TLS 1.3 they show whether the server accepted our certificate. Without them
 // the connection is used nevertheless: some servers wait until the client sends first.
-var firstBytesTimeout = time.Second // replaced by tests
+const firstBytesTimeout = time.Second
 
 // loadMaterial reads the files; it returns nil without TLS. It fails if the files are not whole, or if our
 // certificate is not valid now.
