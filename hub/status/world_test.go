@@ -167,7 +167,7 @@ func newHub(drivers, volumes int, troubles ...string) *fakeHub {
 			d.Lanes[0] = Lane{Operation: Attach, Running: 10, Workers: 20, OldestCall: Call{"ControllerPublishVolume", ago(8*time.Minute + 12*time.Second), vaName(2000)}}
 		},
 		troubled.slow: func(d *Driver) {
-			d.Busy, d.Lanes[1] = 1, Lane{Operation: Detach, Running: 1, Workers: 20, OldestCall: Call{"ControllerUnpublishVolume", ago(66 * time.Second), vaName(3000)}}
+			d.Busy, d.Lanes[1] = 1, Lane{Operation: Detach, Running: 1, Workers: 20, OldestCall: Call{"ControllerUnpublishVolume", ago(150 * time.Second), vaName(3000)}}
 		},
 		troubled.full: func(d *Driver) {
 			d.Lanes[0] = Lane{Operation: Attach, Delayed: 11, Failing: 11, FailingSince: ago(5 * time.Minute), Workers: 20, OldestSince: ago(5 * time.Minute)}
@@ -275,7 +275,7 @@ func (h *fakeHub) troubledVolumes(now time.Time) {
 	add(troubled.hanging, 2000, 10, Attaching, Attach, 8*time.Minute+12*time.Second, func(_ int, a *Attachment) {
 		a.Call = Call{"ControllerPublishVolume", a.Since, a.Name}
 	})
-	add(troubled.slow, 3000, 1, Detaching, Detach, 66*time.Second, func(_ int, a *Attachment) {
+	add(troubled.slow, 3000, 1, Detaching, Detach, 150*time.Second, func(_ int, a *Attachment) {
 		a.Call, a.Pods = Call{"ControllerUnpublishVolume", a.Since, a.Name}, nil
 	})
 	add(troubled.full, 4000, 10, Failing, Attach, 5*time.Minute, func(i int, a *Attachment) {
