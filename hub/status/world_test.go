@@ -156,7 +156,7 @@ func newHub(drivers, volumes int, troubles ...string) *fakeHub {
 		troubled.lost: func(d *Driver) {
 			d.State, d.Up, d.Since, d.DownSince, d.Reason, d.Endpoint = "Lost", false, ago(3*time.Minute), ago(16*time.Minute), refused, "tcp://vsphere-csi.storage.svc:9443"
 			d.Lease.Holder, d.Lease.Mine = "", false // the hub frees it after five minutes
-			d.Lanes[0] = Lane{Operation: Attach, Queued: 9, Workers: 20, OldestSince: ago(940 * time.Second), Stuck: 4, StuckSince: ago(940 * time.Second)}
+			d.Lanes[0] = Lane{Operation: Attach, Queued: 9, Workers: 20, OldestSince: ago(905 * time.Second), Stuck: 4, StuckSince: ago(905 * time.Second)}
 			d.Failures = []Failure{{Time: ago(24 * time.Minute), Operation: Attach, VolumeAttachment: vaName(1100), Text: "rpc error: code = Internal desc = vCenter session is not authenticated"}}
 			for s := range 64 {
 				h.metrics.Driver(d.Name).recent.add(ago(time.Duration(s)*slotLength), Unavailable, time.Second)
@@ -167,7 +167,7 @@ func newHub(drivers, volumes int, troubles ...string) *fakeHub {
 			d.Lanes[0] = Lane{Operation: Attach, Running: 10, Workers: 20, OldestCall: Call{"ControllerPublishVolume", ago(8*time.Minute + 12*time.Second), vaName(2000)}}
 		},
 		troubled.slow: func(d *Driver) {
-			d.Busy, d.Lanes[1] = 1, Lane{Operation: Detach, Running: 1, Workers: 20, OldestCall: Call{"ControllerUnpublishVolume", ago(150 * time.Second), vaName(3000)}}
+			d.Busy, d.Lanes[1] = 1, Lane{Operation: Detach, Running: 1, Workers: 20, OldestCall: Call{"ControllerUnpublishVolume", ago(66 * time.Second), vaName(3000)}}
 		},
 		troubled.full: func(d *Driver) {
 			d.Lanes[0] = Lane{Operation: Attach, Delayed: 11, Failing: 11, FailingSince: ago(5 * time.Minute), Workers: 20, OldestSince: ago(5 * time.Minute)}
@@ -268,14 +268,14 @@ func (h *fakeHub) troubledVolumes(now time.Time) {
 		}
 	}
 	lost := Wait{Kind: WaitForDriver, DriverState: "Lost", Reason: refused}
-	add(troubled.lost, 1000, 4, Stuck, Attach, 940*time.Second, func(_ int, a *Attachment) {
+	add(troubled.lost, 1000, 4, Stuck, Attach, 905*time.Second, func(_ int, a *Attachment) {
 		a.Tries, a.LastError, a.Waiting = 3, "rpc error: code = Unavailable desc = error reading from server: EOF", lost
 	})
 	add(troubled.lost, 1100, 5, Waiting, Attach, 10*time.Minute, func(_ int, a *Attachment) { a.Waiting = lost })
 	add(troubled.hanging, 2000, 10, Attaching, Attach, 8*time.Minute+12*time.Second, func(_ int, a *Attachment) {
 		a.Call = Call{"ControllerPublishVolume", a.Since, a.Name}
 	})
-	add(troubled.slow, 3000, 1, Detaching, Detach, 150*time.Second, func(_ int, a *Attachment) {
+	add(troubled.slow, 3000, 1, Detaching, Detach, 66*time.Second, func(_ int, a *Attachment) {
 		a.Call, a.Pods = Call{"ControllerUnpublishVolume", a.Since, a.Name}, nil
 	})
 	add(troubled.full, 4000, 10, Failing, Attach, 5*time.Minute, func(i int, a *Attachment) {

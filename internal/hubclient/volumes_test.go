@@ -23,8 +23,8 @@ func (s volumesSource) Attachments(status.AttachmentFilter) []status.Attachment 
 	return slices.Clone(s.attachments)
 }
 
-// page is how many VolumeAttachments the hubs of these tests ask for at once. Under the race detector on a busy machine an answer
-// with volumesPage of them takes longer than requestTimeout.
+// page is how many VolumeAttachments a Hub of hubOf asks for at once. Under the race detector on a busy machine, an answer with
+// volumesPage of them can take longer than requestTimeout.
 const page = 20
 
 type shortPages struct{ *http.Transport }
