@@ -151,9 +151,9 @@ func TestABadReloadIsSeenFirst(t *testing.T) {
 // An error is shown up to a length: a driver that answers with a megabyte for each
 // volume must not make a page of gigabytes.
 func TestLongErrorsAreCut(t *testing.T) {
-	h := newHub(5, 100)
+	h, long := newHub(5, 100), strings.Repeat("x", 1<<20)
 	for name, a := range h.attachments {
-		a.State, a.LastError = Failing, strings.Repeat("x", 1<<20)
+		a.State, a.LastError = Failing, long
 		h.attachments[name] = a
 	}
 	u := startServer(t, h)
