@@ -39,8 +39,8 @@ const (
 	maxProbe = 8 << 10
 )
 
-// The time limits for connecting to the socket, for a Probe, as in the hub, and for a request to the health port.
-const connectTimeout, probeTimeout, healthTimeout = 5 * time.Second, 10 * time.Second, 2 * time.Second
+// The time limits for connecting to the socket and for a Probe, as in the hub.
+const connectTimeout, probeTimeout = 5 * time.Second, 10 * time.Second
 
 // limits are those of HTTP/2 towards clients and towards the driver.
 var limits = http.HTTP2Config{MaxConcurrentStreams: maxCalls, MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow,
@@ -203,7 +203,7 @@ func (p *Proxy) ServeHealth(ctx context.Context, listener net.Listener) {
 		}
 		fmt.Fprintln(w, last.Load())
 	})
-	server := &http.Server{Handler: mux, ReadTimeout: healthTimeout, WriteTimeout: healthTimeout, MaxHeaderBytes: maxProbe, ConnState: p.health.Follow}
+	server := &http.Server{Handler: mux, ReadTimeout: p.healthTimeout, WriteTimeout: p.healthTimeout, MaxHeaderBytes: maxProbe, ConnState: p.health.Follow}
 	defer server.Close()
 	go func() { _ = server.Serve(listener) }()
 	for ctx.Err() == nil {

@@ -274,7 +274,7 @@ func TestCallsThatEndEarlyEndInTheDriver(t *testing.T) {
 }
 
 func TestDriverThatStopsLetsCallsOfItsClientsEnd(t *testing.T) {
-	s := newScene(t, nil)
+	s := newScene(t, func(o *Options) { o.Grace = time.Hour })
 	session := s.connect(s.hub())
 	inFlight := s.hangingPublish(session)
 	stopped := make(chan struct{})

@@ -40,6 +40,7 @@ type Proxy struct {
 	driver                      *http.Transport
 	refusals                    *loglimit.Limiter
 	probeInterval               time.Duration
+	healthTimeout               time.Duration // to read a request to the health port, and to answer it
 
 	mu      sync.Mutex
 	problem loglimit.Problem // of the socket; guarded by mu
@@ -63,7 +64,7 @@ func New(o Options) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{options: o, ticks: time.Tick(tlsfiles.Interval), refusals: loglimit.New(1, logInterval), probeInterval: 5 * time.Second,
+	p := &Proxy{options: o, ticks: time.Tick(tlsfiles.Interval), refusals: loglimit.New(1, logInterval), probeInterval: 5 * time.Second, healthTimeout: 2 * time.Second,
 		handshakes: connlimit.Limit{Most: maxConnections}, clients: connlimit.Limit{Most: maxConnections}, health: connlimit.Limit{Most: maxConnections}}
 	p.driver = p.newTransport()
 	p.files.Store(material)
@@ -151,7 +152,7 @@ func (p *Proxy) verify(life context.Context, chain []*x509.Certificate) error {
 		case <-life.Done():
 			return nil
 		case <-files.Replaced():
-		case <-time.After(min(time.Until(chain[0].NotAfter), verifyInterval)):
+		case <-time.After(min(time.Until(chain[0].NotAfter)+time.Millisecond, verifyInterval)): // it is valid until then, and then no more
 		}
 	}
 }

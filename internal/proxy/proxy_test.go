@@ -2,12 +2,14 @@ package proxy
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -16,6 +18,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/certtest"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/test/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 )
 
 func TestClientsComeBackWhenTheDriverDoes(t *testing.T) {
@@ -154,24 +157,22 @@ func TestClientWhoseAuthorityIsGoneIsCutOff(t *testing.T) {
 	}
 }
 
+// TestClientWhoseAuthorityIsGoneIsCutOff shows what happens to its calls.
 func TestClientIsCutOffWhenItsCertificateExpires(t *testing.T) {
-	s := newScene(t, nil)
-	stays := s.connect(s.hub())
-	ends := time.Now().Add(5 * time.Second) // the client connects and calls before that
-	session := s.connect(s.client(s.hubCA.Issue(certtest.Request{Names: []string{"hub"}, To: ends})))
-	inFlight := s.hangingPublish(session)
-	s.waitFor(session.Ended().Done())
-	if err := <-inFlight; status.Code(err) != codes.Unavailable {
-		t.Errorf("the call in flight got %v", err)
-	}
-	if now := time.Now(); now.Before(ends.Truncate(time.Second)) {
-		t.Errorf("cut off %s too early", ends.Sub(now))
-	}
-	s.logged("certificate has expired")
-	s.turn(fakecsi.Knobs{ReleaseAll: true})
-	if err := s.publish(stays, "w"); err != nil {
-		t.Errorf("the other client got %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		hubCA := certtest.NewAuthority(t, "hub CA")
+		client := hubCA.Issue(certtest.Request{Names: []string{"hub"}, To: time.Now().Add(30 * time.Minute)}).TLS()
+		files := certtest.Write(t, t.TempDir(), hubCA, hubCA.Issue(certtest.Request{Names: []string{serverName}}))
+		p, err := New(Options{Files: tlsfiles.Files(files)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		err = p.verify(t.Context(), []*x509.Certificate{client.Leaf})
+		if took := time.Since(begun); took < 30*time.Minute || took > 31*time.Minute || !strings.Contains(err.Error(), "certificate has expired") {
+			t.Errorf("after %s: %v", took, err)
+		}
+	})
 }
 
 func TestDrainTakesNoClientAndLetsCallsEnd(t *testing.T) {

@@ -29,7 +29,7 @@ func (s *scene) health() *health {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p.probeInterval = time.Millisecond
+	p.probeInterval, p.healthTimeout = time.Millisecond, time.Minute
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		s.t.Fatal(err)

@@ -48,7 +48,7 @@ func newScene(t *testing.T, change func(*Options)) *scene {
 	t.Helper()
 	s := &scene{t: t, proxyCA: certtest.NewAuthority(t, "proxy CA"), hubCA: certtest.NewAuthority(t, "hub CA"),
 		poll: make(chan time.Time), ended: make(chan struct{}), log: &lockedBuffer{}}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	s.ctx = ctx
 	socket := filepath.Join(shortDir(t), "csi.sock")
