@@ -63,7 +63,7 @@ func TestCallThatEndsBeforeItIsSentIsCheckedAllTheSame(t *testing.T) {
 	<-reached
 	refused := make(chan struct{})
 	refuse := func(time.Duration) error { close(refused); return errors.New("too late") }
-	short, cancel := context.WithTimeout(WithLastCheck(ctx, refuse), time.Second)
+	short, cancel := context.WithTimeout(WithLastCheck(ctx, refuse), 3*time.Second) // it has to reach the queue before
 	defer cancel()
 	if _, err := s.ControllerPublishVolume(short, publishRequest("late")); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("the call that could not be sent ended with %v, want its deadline", err)

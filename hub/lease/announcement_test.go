@@ -14,7 +14,7 @@ import (
 
 func TestAReplicaAnnouncesWhatItIsAbleToServe(t *testing.T) {
 	w := newWorld(t)
-	r := w.replica(func(o *Options) { o.Labels = map[string]string{"team": "storage"} })
+	r := w.replica(lasting, func(o *Options) { o.Labels = map[string]string{"team": "storage"} })
 	r.hold("b", "a")
 	r.term("a")
 	r.term("b")

@@ -51,7 +51,7 @@ func (w *world) sidecar(driver, identity string, o Options) (leads, stop func())
 
 func TestASidecarIsWaitedForAndGetsTheLeaseBack(t *testing.T) {
 	w := newWorld(t)
-	r := w.replica(func(o *Options) { o.Duration, o.RenewDeadline = 2*testTimeout, testTimeout }) // no lease expires
+	r := w.replica(lasting)
 	leads, scaleAway := w.sidecar("d", "attacher-0", r.options)
 	leads()
 	r.hold("d")
@@ -80,7 +80,7 @@ func TestASidecarIsWaitedForAndGetsTheLeaseBack(t *testing.T) {
 // What the hub writes is, field by field, what client-go's elector writes.
 func TestALeaseReadsAsIfAnElectorHadWrittenIt(t *testing.T) {
 	w := newWorld(t)
-	r := w.replica(alone)
+	r := w.replica(alone, lasting)
 	leads, stop := w.sidecar("elector", "me", r.options)
 	leads()
 	r.hold("hub")
@@ -116,7 +116,7 @@ func TestALeaseReadsAsIfAnElectorHadWrittenIt(t *testing.T) {
 	compare("released")
 	leads, _ = w.sidecar("elector", "me too", r.options)
 	leads()
-	next := w.replica(alone)
+	next := w.replica(alone, lasting)
 	next.hold("hub")
 	next.term("hub")
 	w.renewed("hub")

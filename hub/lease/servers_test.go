@@ -54,16 +54,21 @@ func (s *servers) longestGap() time.Duration {
 	return gap
 }
 
+// now returns which replica serves each driver.
+func (s *servers) now() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := map[string]string{}
+	for d, r := range s.by {
+		now[d] = r.options.Identity
+	}
+	return now
+}
+
 // are checks that each driver is served by the replica to which it is assigned, and returns by which.
 func (s *servers) are(drivers []string, replicas ...*replica) map[string]string {
 	s.t.Helper()
-	want := owners(drivers, replicas...)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	got := map[string]string{}
-	for d, r := range s.by {
-		got[d] = r.options.Identity
-	}
+	want, got := owners(drivers, replicas...), s.now()
 	if !maps.Equal(got, want) {
 		s.t.Errorf("drivers are served by:\n%v\nwant:\n%v", got, want)
 	}

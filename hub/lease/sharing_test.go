@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -14,8 +15,12 @@ func (w *world) settled(all []string, replicas ...*replica) map[string]int {
 	for _, r := range replicas {
 		byID[r.options.Identity] = r
 	}
-	for d, owner := range owners(all, replicas...) {
+	want := owners(all, replicas...)
+	for d, owner := range want {
 		byID[owner].term(d)
+	}
+	for w.ctx.Err() == nil && !maps.Equal(w.servers.now(), want) { // one may have moved meanwhile
+		pause(w.ctx, 10*time.Millisecond)
 	}
 	return loads(w.servers.are(all, replicas...))
 }

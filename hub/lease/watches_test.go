@@ -121,12 +121,16 @@ func TestALeaseInAnotherNamespaceIsWatchedByItsNameAlone(t *testing.T) {
 	of.namespace, of.servers = w.makeNamespace(), newServers(t)
 	other := &of
 	others := "/namespaces/" + other.namespace + "/leases"
-	a := w.replica()
+	first, second := "a", "b" // "d" is assigned to the first, which does not hand it over
+	if before(second, first, "d") {
+		first, second = second, first
+	}
+	a := w.replica(named(first))
 	b := w.replicaThat(forbidding(func(r *http.Request) bool {
-		named := r.URL.Query().Get("fieldSelector") == "metadata.name="+other.lease("d").Name
+		byName := r.URL.Query().Get("fieldSelector") == "metadata.name="+other.lease("d").Name
 		// Without get too: nothing is polled, so what is seen comes from the watch.
-		return r.Method == http.MethodGet && strings.Contains(r.URL.Path, others) && !named
-	}))
+		return r.Method == http.MethodGet && strings.Contains(r.URL.Path, others) && !byName
+	}), named(second))
 	a.w, b.w = other, other
 	a.hold("d")
 	a.term("d")

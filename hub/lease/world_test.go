@@ -84,10 +84,13 @@ func (w *world) makeNamespace() string {
 	return ns.Name
 }
 
-// long makes a lease outlast the 30 seconds that tests allow for a loss or a takeover, in virtual time: an expiry passes for neither.
+// long gives a lease a minute: tests allow 30 seconds of virtual time for a loss or a takeover, and so notice one that came from an expiry.
 func long(o *Options) {
 	o.Duration, o.RenewDeadline, o.RetryPeriod = time.Minute, 30*time.Second, 200*time.Millisecond
 }
+
+// lasting lets no lease expire within a test on the real API server.
+func lasting(o *Options) { o.Duration, o.RenewDeadline = 2*testTimeout, testTimeout }
 
 func alone(o *Options) { o.Alone = true }
 

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// browserTimeout ends a test whose browser hangs. On a very busy machine a test of five seconds has taken two minutes.
-const browserTimeout = 10 * time.Minute
+// browserTimeout ends a test whose browser hangs. On a very busy machine a test of five seconds has taken more than two minutes.
+const browserTimeout = 4 * time.Minute
 
 // tab is one page in a real browser. What the browser complains about fails the test.
 type tab struct {
@@ -107,10 +107,16 @@ func (b *tab) waitFor(selector string) {
 	b.until(fmt.Sprintf("document.querySelector(%q) !== null", selector))
 }
 
+// loadedWith waits until the page has an element, and its styles: what stands elsewhere without them cannot be clicked at.
+func (b *tab) loadedWith(selector string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf("document.readyState === 'complete' && document.querySelector(%q) !== null", selector))
+}
+
 // click presses and releases the mouse in the middle of an element.
 func (b *tab) click(selector string) {
 	b.t.Helper()
-	b.waitFor(selector)
+	b.loadedWith(selector)
 	at := ask[[]float64](b, fmt.Sprintf(`(() => { const e = document.querySelector(%q); e.scrollIntoView({block: 'center', behavior: 'instant'});
 		const r = e.getClientRects()[0]; return [r.x + r.width / 2, r.y + r.height / 2]; })()`, selector))
 	for _, kind := range []string{"mousePressed", "mouseReleased"} {
@@ -121,7 +127,7 @@ func (b *tab) click(selector string) {
 // typeInto types a text into a field, key after key.
 func (b *tab) typeInto(selector, text string) {
 	b.t.Helper()
-	b.waitFor(selector)
+	b.loadedWith(selector)
 	ask[any](b, fmt.Sprintf("document.querySelector(%q).focus()", selector))
 	for _, key := range text {
 		b.do("Input.dispatchKeyEvent", map[string]any{"type": "char", "text": string(key)}, nil)

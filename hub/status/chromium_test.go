@@ -67,7 +67,7 @@ func startChromium(path string) (*chromium, error) {
 		return nil, err
 	}
 	process := exec.Command(path, "--headless", "--remote-debugging-pipe", "--user-data-dir="+filepath.Join(dir, "profile"), "--no-sandbox",
-		"--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run", "--disable-background-networking",
+		"--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run", "--allow-pre-commit-input", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--disable-extensions", "--disable-breakpad", "--hide-scrollbars", "--mute-audio", "about:blank")
 	process.ExtraFiles = []*os.File{commandsOut, messagesIn} // descriptors 3 and 4
 	stderr, err := os.Create(filepath.Join(dir, "stderr"))

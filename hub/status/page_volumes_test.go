@@ -88,7 +88,7 @@ func TestWhatIsBrokenAndSinceWhenIsOnTheFirstPage(t *testing.T) {
 		troubled.observed + " attention only observed for 11h: mode: observe in drivers.yaml; its lease has no holder", "1 volume waits for 4m", "and more",
 		troubled.left + " attention 2 volumes dangling, the oldest for 60m",
 		troubled.full + " attention 11 volumes failing, the oldest for 5m: last error: ResourceExhausted: attachment limit",
-		troubled.slow + " attention ControllerUnpublishVolume unanswered for ",
+		troubled.slow + " attention ControllerUnpublishVolume unanswered for ", // some seconds
 	} {
 		at := strings.Index(drivers, want)
 		if at < last {

@@ -21,7 +21,7 @@ func TestDriftIsConfirmedBeforeItIsActedOn(t *testing.T) {
 		s.Drift.Interval, s.Drift.Action = 50*time.Millisecond, registry.DriftReattach
 	})
 	va := w.volume("v", driver, w.node("n", driver))
-	listings := func() int { return backend.Books().Methods[fakecsi.ListVolumes].Begun }
+	listings := func() int { return backend.Books().Methods[fakecsi.ListVolumes].Ended }
 	wait := func(more int) {
 		t.Helper()
 		n := listings() + more

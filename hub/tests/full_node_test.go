@@ -305,7 +305,7 @@ func TestFullNodeGetsNoMoreCallsThanItHasPlaces(t *testing.T) {
 	w := newWorld(t)
 	driver, backend := w.driver("d", fakecsi.Options{})
 	w.setKnobs(backend, fakecsi.Knobs{MaxVolumesPerNode: new(places), Latency: map[fakecsi.Method]fakecsi.Latency{publish: {Base: 5 * time.Millisecond}}})
-	w.retry(driver, time.Minute) // only a detach lets the next one try
+	w.retry(driver, time.Minute) // until then only a detach lets the next one try
 	node := w.node("n", driver)
 	var volumes, all []testbed.Object
 	for i := range attaches {

@@ -75,7 +75,7 @@ func TestAPIServerThatStopsInTheMiddleOfAttachesLosesAndDoublesNone(t *testing.T
 		<-s.Ended().Done()
 	}
 	left := goroutinesOf(ours...)
-	for i := 0; i < 100 && len(left) > 0; i++ { // what has said that it is done is about to end
+	for len(left) > 0 && w.ctx.Err() == nil { // what has said that it is done is about to end
 		runtime.Gosched()
 		left = goroutinesOf(ours...)
 	}

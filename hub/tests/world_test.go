@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 // testTimeout is when a test gives up to wait for what it wants to see.
-const testTimeout = 2 * time.Minute
+const testTimeout = 10 * time.Minute
 
 // world is a hub on a real API server with drivers of its own on real sockets.
 // Worlds of several tests share the API server and do not see each other.
