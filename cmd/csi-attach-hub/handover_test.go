@@ -70,7 +70,7 @@ func newHandover(t *testing.T, limit time.Duration) *handover {
 	h.must(err)
 	t.Cleanup(h.leases.Close)
 	h.settle("active")
-	h.startHub("-v=2")
+	h.startHub(append(shortLeases, "-v=2")...)
 	h.waitHub()
 	h.startAttacher(false)
 	return h
@@ -136,7 +136,7 @@ func (h *handover) toAttacher(way int) {
 	}
 	h.waitHolder("csi-attacher", func(holder string) bool { return holder == h.holder })
 	if way != byEdit {
-		h.startHub("-v=2")
+		h.startHub(append(shortLeases, "-v=2")...)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // testTimeout is when a test gives up to wait for what it wants to see.
-const testTimeout = 2 * time.Minute
+const testTimeout = 10 * time.Minute
 
 // scene is hub processes and drivers on a real API server.
 type scene struct {
@@ -99,14 +99,18 @@ func (s *scene) rewrite() {
 	s.must(os.Rename(s.ConfigPath()+".new", s.ConfigPath()))
 }
 
-// shortLeases are flags for leases that a test can wait for.
-var shortLeases = []string{"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s", "--leader-election-retry-period=500ms"}
+var (
+	// longLeases are flags for leases that the hub of a busy machine does not lose.
+	longLeases = []string{"--leader-election-lease-duration=90s", "--leader-election-renew-deadline=60s", "--leader-election-retry-period=500ms"}
+	// shortLeases are flags for leases whose expiry a test can wait for.
+	shortLeases = []string{"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s"}
+)
 
-// startHub starts a hub with further flags, and waits until it has started. Its leases are in the namespace default.
+// startHub starts a hub with further flags, and waits until it has started. Its leases are long, in the namespace default.
 func (s *scene) startHub(args ...string) *testbed.Process {
 	s.t.Helper()
 	s.rewrite()
-	hub, err := s.StartHub(s.ctx, testbed.HubOptions{Args: slices.Concat(shortLeases, []string{"--leader-election-namespace=default"}, args)})
+	hub, err := s.StartHub(s.ctx, testbed.HubOptions{Args: slices.Concat(longLeases, []string{"--leader-election-namespace=default"}, args)})
 	s.must(err)
 	testbed.KillAtEnd(s.t, hub.Process)
 	s.hub = hub

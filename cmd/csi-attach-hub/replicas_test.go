@@ -68,7 +68,7 @@ func TestReplicasShareTheDriversAndTakeThemOverWithoutAListOrADial(t *testing.T)
 	}
 	var hubs []*testbed.Process
 	for range replicas {
-		hubs = append(hubs, s.startHub("--leader-election-namespace="+s.prefix))
+		hubs = append(hubs, s.startHub(append(shortLeases, "--leader-election-namespace="+s.prefix)...))
 	}
 	s.awaitShared(replicas)
 	var all []testbed.Object

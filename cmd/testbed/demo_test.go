@@ -20,7 +20,7 @@ func demoOptions(t *testing.T, out *bytes.Buffer) (sceneOptions, string) {
 	t.Helper()
 	dir := testbed.ShortTempDir(t)
 	t.Setenv("TMPDIR", dir)
-	return sceneOptions{pods: 8, nodes: 2, timeout: 3 * time.Minute, out: out}, dir
+	return sceneOptions{pods: 8, nodes: 2, timeout: 10 * time.Minute, out: out}, dir
 }
 
 func checkEmpty(t *testing.T, dir string) {

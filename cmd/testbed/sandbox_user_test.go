@@ -67,7 +67,7 @@ func startSandbox(t *testing.T) (u *user) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- runSandbox(ctx, sceneOptions{pods: 8, nodes: 2, timeout: 3 * time.Minute, stuckAfter: 2 * time.Second, hub: hub, out: out})
+		ended <- runSandbox(ctx, sceneOptions{pods: 8, nodes: 2, timeout: 10 * time.Minute, stuckAfter: 2 * time.Second, hub: hub, out: out})
 	}()
 	stop := sync.OnceFunc(func() {
 		cancel()

@@ -26,10 +26,10 @@ var objectCures = []cure{
 		name: "lease held by a dead sidecar",
 		prepare: func(s *cureScene) {
 			s.leaseInDriversNamespace()
-			s.holdLease(s.ctx, "csi-controller-5f7c9d8b6-dead1", time.Now().Add(-5*time.Minute), time.Hour)
+			s.holdLease(s.ctx, "csi-controller-5f7c9d8b6-dead1", time.Now().Add(-10*time.Hour-30*time.Minute), 24*time.Hour)
 		},
 		verdict: diagnosis.LeaseHolderGone, object: "Lease {name}/external-attacher-leader-{name}",
-		words: []string{"held by another attacher (csi-controller-5f7c9d8b6-dead1)", "not renewed it for 5m", "it expires in 54m"},
+		words: []string{"held by another attacher (csi-controller-5f7c9d8b6-dead1)", "not renewed it for 10h", "it expires in 13h"},
 	},
 	{
 		name: "node gone",

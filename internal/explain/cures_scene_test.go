@@ -51,6 +51,10 @@ var shortLeases = []string{"--leader-election-lease-duration=8s", "--leader-elec
 // newCureScene starts all but the hub. The control plane is the shared one if it is nil.
 func newCureScene(t *testing.T, breakage string, plane *testbed.ControlPlane) *cureScene {
 	t.Helper()
+	_, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub"}) // the time to build it does not count
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), cureTimeout)
 	t.Cleanup(cancel)
 	name := "cure-" + strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(breakage), "-"), "-")

@@ -23,10 +23,11 @@ func (s volumesSource) Attachments(status.AttachmentFilter) []status.Attachment 
 	return slices.Clone(s.attachments)
 }
 
-// page is how many VolumeAttachments a Hub of hubOf asks for at once. Under the race detector on a busy machine, an answer with
+// shortPage is how many VolumeAttachments a Hub of hubOf asks for at once. Under the race detector on a busy machine, an answer with
 // volumesPage of them can take longer than requestTimeout.
-const page = 20
+const shortPage = 20
 
+// shortPages lets a Hub ask for short pages where it asks for full ones.
 type shortPages struct{ *http.Transport }
 
 func (p shortPages) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -36,7 +37,7 @@ func (p shortPages) RoundTrip(r *http.Request) (*http.Response, error) {
 		if q.Get("limit") != strconv.Itoa(volumesPage) {
 			return nil, fmt.Errorf("pages of %q are asked for, not of %d", q.Get("limit"), volumesPage)
 		}
-		q.Set("limit", strconv.Itoa(page))
+		q.Set("limit", strconv.Itoa(shortPage))
 		r.URL.RawQuery = q.Encode()
 	}
 	return p.Transport.RoundTrip(r)
@@ -96,7 +97,7 @@ func TestEachVolumeIsListedOnceAsTheReplicaThatWorksForItsDriverSeesIt(t *testin
 	view := func(worksFor string) []status.Attachment {
 		var all []status.Attachment
 		for _, driver := range []string{"a", "b"} {
-			for i := range page + 3 {
+			for i := range shortPage + 3 {
 				a := status.Attachment{Name: fmt.Sprintf("%s-%05d", driver, i), Driver: driver, Node: "n", State: status.Waiting, Operation: status.Attach, Since: long}
 				if driver == worksFor {
 					a.State, a.LastError, a.Tries = status.Failing, "no", 1
@@ -114,19 +115,19 @@ func TestEachVolumeIsListedOnceAsTheReplicaThatWorksForItsDriverSeesIt(t *testin
 		addressOf(t, volumesSource{source{"two", []status.Driver{driverOf("a", false, 0), driverOf("b", true, 9)}}, view("b")}))
 
 	all := names(t, h, status.AttachmentFilter{})
-	if len(all) != 2*(page+3)+1 || len(slices.Compact(slices.Clone(all))) != len(all) {
-		t.Fatalf("listed %d, want each of %d once", len(all), 2*(page+3)+1)
+	if len(all) != 2*(shortPage+3)+1 || len(slices.Compact(slices.Clone(all))) != len(all) {
+		t.Fatalf("listed %d, want each of %d once", len(all), 2*(shortPage+3)+1)
 	}
-	if all[0] != "a-00000 attached" || all[1] != "a-00001 failing" || all[page+4] != "b-00001 failing" || all[len(all)-1] != "stray unserved" {
-		t.Errorf("listed %s, %s, %s, %s", all[0], all[1], all[page+4], all[len(all)-1])
+	if all[0] != "a-00000 attached" || all[1] != "a-00001 failing" || all[shortPage+4] != "b-00001 failing" || all[len(all)-1] != "stray unserved" {
+		t.Errorf("listed %s, %s, %s, %s", all[0], all[1], all[shortPage+4], all[len(all)-1])
 	}
 	for want, f := range map[int]status.AttachmentFilter{
-		page + 3:       {Driver: "b"},
-		1:              {Node: "m"},
-		2:              {States: []status.AttachmentState{status.Attached}},
-		3:              {States: []status.AttachmentState{status.Attached, status.Unserved}},
-		2*(page+2) + 1: {Health: []status.HealthState{status.Attention, status.Broken}},
-		0:              {States: []status.AttachmentState{status.Waiting}}, // the one that works for the driver knows better
+		shortPage + 3:       {Driver: "b"},
+		1:                   {Node: "m"},
+		2:                   {States: []status.AttachmentState{status.Attached}},
+		3:                   {States: []status.AttachmentState{status.Attached, status.Unserved}},
+		2*(shortPage+2) + 1: {Health: []status.HealthState{status.Attention, status.Broken}},
+		0:                   {States: []status.AttachmentState{status.Waiting}}, // the one that works for the driver knows better
 	} {
 		if got := names(t, h, f); len(got) != want {
 			t.Errorf("%+v: listed %d, want %d", f, len(got), want)
