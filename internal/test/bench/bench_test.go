@@ -79,7 +79,10 @@ func TestHubAttachesThroughProxies(t *testing.T) {
 }
 
 func TestAnotherReplicaOfTheHubFinishesABurst(t *testing.T) {
-	got := measureTiny(t, "failover", func(c *Case) { c.Drivers, c.Volumes, c.Each = 4, 100, 25 }) // of fewer than four drivers one replica may get all
+	got := measureTiny(t, "failover", func(c *Case) {
+		c.Drivers, c.Volumes, c.Each = 4, 100, 25 // of fewer than four drivers one replica may get all
+		c.Workers = 1                             // a burst takes a second: busy machines see its middle
+	})
 	checkMeasured(t, got, hubName, CrashLast, ExitLast)
 	if calls, _ := got.median(hubName, CrashCalls); calls < 1 {
 		t.Errorf("%v calls per attach after SIGKILL, want at least 1", calls)
@@ -92,7 +95,7 @@ func TestRollingUpdateOfTheHubLosesAndRepeatsNothing(t *testing.T) {
 
 func TestPodsGetTheirVolumesThroughKubeControllerManager(t *testing.T) {
 	got := measureTiny(t, "pods-tuned", func(c *Case) { c.alone = true })
-	checkMeasured(t, got, hubName, PodRate, PodP50, PodRequestP50, PodDispatchP50, PodPublishP50, PodReportP50, PodDetachRate, ManagerShare)
+	checkMeasured(t, got, hubName, PodRate, PodP50, PodRequestP50, PodPublishP50, PodDetachRate, ManagerShare)
 	if share, _ := got.median(hubName, ManagerShare); share >= 1 {
 		t.Errorf("share of kube-controller-manager %v, want less than 1", share)
 	}

@@ -24,7 +24,7 @@ const (
 	baselineReady   = "baseline is ready"
 
 	// stopGrace bounds the end of a process.
-	stopGrace = 20 * time.Second
+	stopGrace = time.Minute
 )
 
 // tuned are flags of csi-attacher that lift its limits.

@@ -25,7 +25,7 @@ import (
 )
 
 // stepTimeout is when a step of a handover gives up.
-const stepTimeout = time.Minute
+const stepTimeout = 5 * time.Minute
 
 // handover moves the drivers of one manifest, to the hub and back.
 type handover struct {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 // testTimeout is when a test gives up to wait for what it wants to see.
-const testTimeout = 2 * time.Minute
+const testTimeout = 10 * time.Minute
 
 // foreign are the kinds of other projects that deploy/ uses.
 var foreign = []schema.GroupVersionKind{

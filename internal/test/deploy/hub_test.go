@@ -152,7 +152,7 @@ func (d *deployed) run(driver, endpoint string) {
 	d.t.Setenv("POD_NAMESPACE", "csi-attach-hub")
 	hub, err := testbed.StartHub(d.ctx, testbed.HubOptions{
 		Binary: d.binary, Kubeconfig: d.recorder.kubeconfig(d.t, d.token), LogPath: filepath.Join(d.dir, "hub.log"),
-		Args: append(strings.Split(args, "\n"), "--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"),
+		Args: append(strings.Split(args, "\n"), "--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s", "--leader-election-retry-period=500ms"),
 	})
 	if err != nil {
 		d.t.Fatal(err)

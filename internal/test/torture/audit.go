@@ -114,7 +114,7 @@ func allViolations(books []fakecsi.Books) (f []Finding) {
 }
 
 // quietWithin bounds the time until an audit finds nothing.
-const quietWithin = 90 * time.Second
+const quietWithin = 5 * time.Minute
 
 // awaitQuiet blocks until an audit finds nothing, and still finds nothing after each driver was listed
 // so many times more: after two the hub has compared everything with the list. After quietWithin it returns

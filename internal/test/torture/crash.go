@@ -42,8 +42,8 @@ var Lags = []Lag{{}, {"volumeattachments", false}, {"volumeattachments", true}, 
 
 const (
 	// reachTime is how long processes may take to their points. A point that is not reached then has its crash where all is done.
-	// Calls and writes hang until then: it is not above the drivers' timeout, nor a third of the lease.
-	reachTime = 20 * time.Second
+	// Calls and writes hang until then: it is well below the drivers' timeout and a third of the lease.
+	reachTime = time.Minute
 	// settleTime is for requests that were sent side by side with the last one that reached its point.
 	settleTime = 300 * ms
 	// lagTime is how long watches lag after the other process has taken over.
@@ -75,15 +75,15 @@ func RunCrashes(ctx context.Context, o Options, crashes []Crash, lag Lag) (*Outc
 	l := load{
 		sorts: []volume{{}, {}}, history: newHistory(), verbosity: 2, defaults: "{drift: {interval: 0}, retry: {initial: 200ms, max: 2s}}",
 		settings: func(driver int) settings {
-			return settings{mode: "active", others: "timeout: 60s, " + crashes[driver].settings}
+			return settings{mode: "active", others: "timeout: 180s, " + crashes[driver].settings}
 		},
-		hubFlags: []string{"--leader-election-lease-duration=60s", "--leader-election-renew-deadline=50s", "--leader-election-retry-period=1s"},
+		hubFlags: []string{"--leader-election-lease-duration=360s", "--leader-election-renew-deadline=300s", "--leader-election-retry-period=1s"},
 	}
 	outcome := &Outcome{}
 	err := within(ctx, o, l, func(ctx context.Context, w *world) error {
 		r := &crashing{world: w, lag: lag, outcome: outcome}
 		for i, c := range crashes {
-			r.trials = append(r.trials, &trial{Crash: c, crashing: r, index: i, pods: w.pods[2*i : 2*i+2], reached: make(chan struct{})})
+			r.trials = append(r.trials, &trial{Crash: c, crashing: r, index: i, pods: w.pods[2*i : 2*i+2], reached: make(chan struct{}, 1)})
 		}
 		err := r.run(ctx)
 		found, _ := w.found()
@@ -114,7 +114,7 @@ type trial struct {
 	*crashing
 	index   int
 	pods    []*pod        // one of each volume
-	reached chan struct{} // closed at the point
+	reached chan struct{} // has an element from the point on
 }
 
 func (t *trial) backend() *fakecsi.Backend { return t.Drivers[t.index].Backend }
@@ -247,7 +247,7 @@ func (t *trial) judgeSteps(h record) {
 // arm keeps the request of the point back, or its answer, until the process is killed.
 func (t *trial) arm(ctx context.Context) error {
 	if !t.IsDangerous() {
-		t.hubs[0].proxy.begin(trouble{kind: Crashes, is: func(step string) bool { return t.own(step) == t.step }, lost: t.lost, reached: func() { close(t.reached) }})
+		t.hubs[0].proxy.begin(trouble{kind: Crashes, is: func(step string) bool { return t.own(step) == t.step }, lost: t.lost, reached: func() { t.reached <- struct{}{} }})
 		return nil
 	}
 	call := strings.Fields(t.step)
@@ -258,7 +258,7 @@ func (t *trial) arm(ctx context.Context) error {
 			return hangs && (!h.AfterEffect || b.IsAttached(h.Volume, h.Node) == (h.Method == publish))
 		})
 		if err == nil {
-			close(t.reached)
+			t.reached <- struct{}{}
 		}
 	})
 	return t.backend().Set(fakecsi.Knobs{Hang: []fakecsi.Hang{h}})
@@ -272,7 +272,9 @@ func (r *crashing) crash(ctx context.Context, compete func()) error {
 		select {
 		case <-t.reached:
 		case <-reaching.Done():
-			r.outcome.Missed = append(r.outcome.Missed, t.String())
+			if len(t.reached) == 0 { // select takes either case if both are there
+				r.outcome.Missed = append(r.outcome.Missed, t.String())
+			}
 		}
 	}
 	wait(ctx, settleTime)

@@ -17,7 +17,7 @@ import (
 
 // controlPlaneGrace is how long a control plane may take to stop; it needs one
 // or two seconds on an idle machine.
-const controlPlaneGrace = 30 * time.Second
+const controlPlaneGrace = 2 * time.Minute
 
 // ControlPlaneOptions say what control plane to start.
 type ControlPlaneOptions struct {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 }
 
 // testTimeout is a bound for things that take seconds, on a busy machine.
-const testTimeout = 2 * time.Minute
+const testTimeout = 10 * time.Minute
 
 func needsControlPlane(t *testing.T) context.Context {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 )
 
 // metricsTimeout bounds one request for metrics.
-const metricsTimeout = 10 * time.Second
+const metricsTimeout = time.Minute
 
 // Get hands the body of an answer to read. Another status than 200 is an error.
 func Get(ctx context.Context, url string, read func(io.Reader) error) error {

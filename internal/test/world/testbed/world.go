@@ -18,7 +18,7 @@ import (
 )
 
 // hubGrace is how long a hub may take to end.
-const hubGrace = 30 * time.Second
+const hubGrace = 2 * time.Minute
 
 // WorldOptions say what a World is made of.
 type WorldOptions struct {
