@@ -101,14 +101,8 @@ func (b *tab) open(path string) {
 	b.waitFor("footer")
 }
 
-// waitFor waits until the page has an element.
+// waitFor waits until the page has an element, and its styles: without them it stands elsewhere, and a click misses it.
 func (b *tab) waitFor(selector string) {
-	b.t.Helper()
-	b.until(fmt.Sprintf("document.querySelector(%q) !== null", selector))
-}
-
-// loadedWith waits until the page has an element, and its styles: what stands elsewhere without them cannot be clicked at.
-func (b *tab) loadedWith(selector string) {
 	b.t.Helper()
 	b.until(fmt.Sprintf("document.readyState === 'complete' && document.querySelector(%q) !== null", selector))
 }
@@ -116,7 +110,7 @@ func (b *tab) loadedWith(selector string) {
 // click presses and releases the mouse in the middle of an element.
 func (b *tab) click(selector string) {
 	b.t.Helper()
-	b.loadedWith(selector)
+	b.waitFor(selector)
 	at := ask[[]float64](b, fmt.Sprintf(`(() => { const e = document.querySelector(%q); e.scrollIntoView({block: 'center', behavior: 'instant'});
 		const r = e.getClientRects()[0]; return [r.x + r.width / 2, r.y + r.height / 2]; })()`, selector))
 	for _, kind := range []string{"mousePressed", "mouseReleased"} {
@@ -127,7 +121,7 @@ func (b *tab) click(selector string) {
 // typeInto types a text into a field, key after key.
 func (b *tab) typeInto(selector, text string) {
 	b.t.Helper()
-	b.loadedWith(selector)
+	b.waitFor(selector)
 	ask[any](b, fmt.Sprintf("document.querySelector(%q).focus()", selector))
 	for _, key := range text {
 		b.do("Input.dispatchKeyEvent", map[string]any{"type": "char", "text": string(key)}, nil)
